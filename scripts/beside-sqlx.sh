@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shows that users can have our stores and sqlx in one program: only one crate of a program may link
-# SQLite, and sqlx names its own even when only PostgreSQL is asked for. That is why the store takes a
-# range of rusqlite's versions. And that a transaction of sqlx is what our adapter for it takes.
+# Checks that our stores and sqlx build into one program. Only one crate of a program may link
+# SQLite, and sqlx names its own even for PostgreSQL alone. That is why the store accepts a range
+# of rusqlite's versions. It also checks that our adapter accepts a transaction of sqlx.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
@@ -50,7 +50,7 @@ pub async fn insert(
     $module::insert(tx, &Schema::default(), new).await
 }
 RUST
-    # What the workspace has built of other people's crates serves here too, where it is the same versions.
+    # Reuses the workspace's builds of dependencies where the versions are the same.
     cp Cargo.lock "$folder"
     CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} \
         cargo check --quiet --manifest-path "$folder/Cargo.toml" ||
@@ -58,7 +58,7 @@ RUST
     say "takes a transaction of sqlx $version"
 }
 
-# A crate with the dependencies that are given to it, and nothing in it.
+# Writes an empty crate with the given dependencies.
 write_crate() {
     local folder=$1
     mkdir -p "$folder/src"

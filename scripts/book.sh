@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Builds the documentation as a site, and checks it: every page is there, every link leads to something of the site, it
-# can be searched, and nothing of it comes from elsewhere.
+# Builds the documentation as a site and checks it: every page exists, every link has a target in
+# the site, the search works, and nothing is loaded from another host.
 #
 #   ./scripts/book.sh
 #
-# The site is the folder book/ below the target folder; its first page is docs/index.html. What the pages link to beside
-# docs/ (examples, sources) is put beside it, so that the same links work here and in the repository.
+# The site is in the folder book/ below the target folder; its first page is docs/index.html. Files
+# that the pages link to outside docs/ (examples, sources) are copied beside it, so that the same
+# links work here and in the repository.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
@@ -27,8 +28,8 @@ main() {
     say "the book is at $site/docs/index.html"
 }
 
-# As cargo-deny in deny.sh: without optimisation, which is quicker to build than it is slow to run, and once. Watching and
-# serving are left out, which is most of what it would be built from.
+# Built once, without optimisation, as cargo-deny in deny.sh: the build is faster than the runs are
+# slow. Watching and serving are left out, which are most of its dependencies.
 require_mdbook() {
     PATH=$PATH:$tools/bin
     if command -v mdbook >/dev/null; then
@@ -41,7 +42,7 @@ require_mdbook() {
         die "mdbook could not be built: cargo install --locked mdbook, then run this again"
 }
 
-# It warns of what it would rather not say twice, such as a link in the summary to a file that is missing, and goes on.
+# mdbook only warns of some errors, such as a link in the summary to a missing file, and continues.
 build() {
     local said
     said=$(mdbook build docs --dest-dir "$site/docs" 2>&1) || {
@@ -53,7 +54,7 @@ build() {
     fi
 }
 
-# Every relative link of the pages, as the path below the site that it leads to.
+# Prints the target of every relative link, as a path below the site.
 links() {
     local page
     while read -r page; do
@@ -62,7 +63,8 @@ links() {
     done < <(find "$site/docs" -name '*.html') | sort -u
 }
 
-# Sources are shown as they are. mdbook takes every link to a page of Markdown for one to a page of the book.
+# Sources are shown as they are. mdbook treats every link to a Markdown file as a link to a page of
+# the book.
 add_linked_files() {
     local link
     while read -r link; do
@@ -101,14 +103,15 @@ check_search() {
     grep -q 'stuck_leases' "$index" || die "the index of the book does not have what is in its pages"
 }
 
-# A page that needs another host does not work without it, and tells it who reads.
+# A page that needs another host does not work without it, and reveals its reader to that host.
 check_nothing_is_remote() {
     local found
     found=$(grep -rnoE --include='*.html' '<(script|link|img|iframe|source)[^>]*(src|href)="(https?:)?//[^"]*"' "$site" || true)
     found+=$(grep -rnoE --include='*.css' 'url\(["'\'']?(https?:)?//[^)]*|@import[^;]*//[^;]*' "$site" || true)
-    # The book's own script sends a listing of this class to a playground, and asks it which crates there are.
+    # The book's own script sends a listing of this class to a playground, and asks it for its
+    # crates.
     found+=$(grep -rnoE --include='*.html' 'class="[^"]*playground[^"]*"' "$site" || true)
-    # A page's own scripts fetch nothing, and no style, font or form is of another host.
+    # The scripts of a page fetch nothing, and no style, font or form is on another host.
     found+=$(grep -rnoE --include='*.html' '(fetch|import)\(["'\''](https?:)?//[^"'\'']*|<form[^>]*action="(https?:)?//[^"]*' "$site" || true)
     [ -z "$found" ] || die "pages of the book load from elsewhere: $found"
 }

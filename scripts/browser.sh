@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # The browser of the dashboard's tests. Sourced after machine.sh, never run.
 #
-#   offer_chromium   exports OUTLAST_TEST_CHROMIUM, the program's path, when it is there or can be installed
+#   offer_chromium   exports OUTLAST_TEST_CHROMIUM, the program's path, if it can be installed
 
 offer_chromium() {
     local chromium
     [ -z "${OUTLAST_TEST_CHROMIUM:-}" ] || return 0
     if ! chromium=$(installed_chromium); then
-        # The fonts are for the pictures: without any, a page is boxes.
+        # The fonts are for the screenshots: without any, text is boxes.
         if ! apt_install chromium fonts-inter fonts-jetbrains-mono || ! chromium=$(installed_chromium); then
             say "no Chromium, so the dashboard is not tested: install it (on Debian as root:" \
                 "apt-get install chromium) or name its path in OUTLAST_TEST_CHROMIUM"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Checks what comes in with the dependencies (deny.toml): their licences, crates we refuse, where they come from,
-# and, where their database can be reached, security advisories. And that no crate of ours may use unsafe code.
+# Checks the dependencies (deny.toml): their licences, banned crates, their sources, and security
+# advisories where the advisory database is reachable. It also checks that no crate of ours may use
+# unsafe code.
 #
 #   ./scripts/deny.sh
 #
-# OUTLAST_ADVISORIES=required   fail where the database of advisories cannot be reached, instead of saying so
+# OUTLAST_ADVISORIES=required   fail if the advisory database is unreachable, instead of a warning
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
@@ -16,12 +17,13 @@ main() {
     check_lints
     require_rust
     require_cargo_deny
-    # The graph of who uses what is shown for what is found, and is long: one level is enough to begin with.
+    # cargo-deny prints a long dependency graph for each finding: one level is enough to begin
+    # with.
     cargo deny --locked check --hide-inclusion-graph licenses bans sources
     check_advisories
 }
 
-# Lints are inherited by asking for them, so a new crate could forget to.
+# A crate must opt in to inherit the workspace's lints, so a new crate could forget to.
 check_lints() {
     grep -qx 'unsafe_code = "forbid"' Cargo.toml ||
         die 'Cargo.toml does not forbid unsafe code: [workspace.lints.rust] needs unsafe_code = "forbid"'
@@ -40,8 +42,8 @@ forbids_unsafe() {
          END { exit !forbidden }' "$1"
 }
 
-# No distribution has a version that understands today's cargo, so it is built: without optimisation, which is
-# quicker to build than it is slow to run, and once, into the target folder.
+# No distribution has a version that supports the current cargo, so it is built once into the
+# target folder. Without optimisation: the build is faster than the runs are slow.
 require_cargo_deny() {
     PATH=$PATH:$tools/bin
     if cargo deny --version >/dev/null 2>&1; then
@@ -53,7 +55,7 @@ require_cargo_deny() {
         die "cargo-deny could not be built: cargo install --locked cargo-deny, then run this again"
 }
 
-# Two steps, so that what cannot be reached never looks like a finding, nor a finding like what cannot be reached.
+# Two steps, so that an unreachable database and a finding are never confused.
 check_advisories() {
     local said
     if said=$(timeout 120 cargo deny fetch db 2>&1); then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every example, on SQLite and on a private PostgreSQL that is gone afterwards. Each checks what it shows
-# and ends by itself.
+# Runs every example, on SQLite and on a private PostgreSQL that is removed afterwards. Each
+# example checks its own results and ends by itself.
 #
 #   ./scripts/examples.sh                 all of them
 #   ./scripts/examples.sh checkout kill   these
@@ -19,8 +19,8 @@ main() {
     local examples=("$@") example
     [ $# -gt 0 ] || mapfile -t examples < <(every_example)
     require_rust
-    # With everything else, as the tests are built: alone, the crates below would be built once more with fewer
-    # features.
+    # Builds the whole workspace, as for the tests: alone, the crates below would be built again
+    # with fewer features.
     cargo build --quiet --workspace --all-features --all-targets
     require_postgres
     for example in "${examples[@]}"; do
@@ -34,7 +34,7 @@ every_example() {
     basename --suffix=.rs examples/src/bin/*.rs
 }
 
-# What an example says is only of interest when it fails.
+# The output of an example matters only when it fails.
 run() {
     local output seconds=$SECONDS
     if output=$(timeout "$seconds_max" "${CARGO_TARGET_DIR:-target}/debug/$1" 2>&1); then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Does what the first stage of the Dockerfile does, by its own commands, and runs the result as the second stage would: in a
-# root folder of its own, as an account without rights. No Docker is needed. Checks the unit of systemd with it.
+# Runs the commands of the Dockerfile's first stage, and runs the result as the second stage would:
+# in its own root folder, as an unprivileged user. It needs no Docker. It also checks the systemd
+# unit.
 #
 #   ./scripts/image.sh                    with the profile dev, of which the tests have built most
 #   PROFILE=release ./scripts/image.sh    as the image has it
@@ -19,7 +20,7 @@ main() {
     require_rust
     trap 'end_serving; rm -rf "$folder"' EXIT
     folder=$(mktemp -d "${TMPDIR:-/tmp}/outlast-image.XXXXXX")
-    # The account without rights has to come this far.
+    # The unprivileged user must be able to enter the folder.
     chmod 755 "$folder"
     every_copy_has_a_source
     first_stage
@@ -34,7 +35,7 @@ every_copy_has_a_source() {
     done < <(awk '$1 == "COPY" && $2 !~ /^--/ { for (n = 2; n < NF; n++) print $n }' Dockerfile)
 }
 
-# Its commands, but for where they put what they make.
+# The commands of the first stage, with other output folders.
 first_stage() {
     awk '$1 == "FROM" { stage++ } stage == 1' Dockerfile |
         sed -nE "s#^ENV #export #p; s# /(out|root-folder)# $folder/\\1#g; s#^RUN ##p" >"$folder/commands"
@@ -50,7 +51,7 @@ second_stage() {
     fi
     local secret address tokens
     tokens=$(sed -n 's/^ENV OUTLAST_TOKENS=//p' Dockerfile)
-    # Each becomes the next, so that the id of the process is the program's in the end.
+    # Each command replaces itself by the next, so that the process id is the program's in the end.
     inside=(env OUTLAST_DATABASE=/tmp/shop.db "OUTLAST_TOKENS=$tokens"
         chroot "--userspec=$account:$account" "$folder/root-folder" /outlast)
     "${inside[@]}" migrate >/dev/null 2>&1 || die "the program does not run in a root folder of its own"
@@ -70,7 +71,7 @@ second_stage() {
     say "the image runs as an account without rights, in a folder with nothing else"
 }
 
-# As the Dockerfile starts it, but for the port.
+# As the Dockerfile starts it, except for the port.
 start_serving() {
     local command
     mkfifo "$folder/said"
@@ -99,10 +100,10 @@ the_unit_is_sound() {
         say "SKIPPED: there is no systemd-analyze, so the unit was not looked at"
         return
     fi
-    # With the program where it is now: systemd looks for it.
+    # With the current path of the program, because systemd looks for it.
     sed "s#/usr/local/bin/outlast#$folder/out/bin/outlast#" deploy/systemd/outlast-serve.service >"$folder/outlast-serve.service"
     said=$(systemd-analyze verify --man=no "$folder/outlast-serve.service" 2>&1) || die "$said"
-    # Whatever it says of other units of this machine is not ours.
+    # Messages about other units of this machine are ignored.
     ! grep -F outlast-serve <<<"$said" >&2 || die "systemd finds fault with the unit"
     say "systemd finds no fault with the unit"
 }

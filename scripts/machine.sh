@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# What the scripts ask of the machine. Sourced, never run.
+# What the scripts need from the machine. Sourced, never run.
 #
-#   require_rust         cargo and a C compiler, or an end with a message
-#   apt_install PKG...   installs Debian packages, without starting the servers that come with them
-#   say, die             messages on stderr, so that stdout stays the test runner's
+#   require_rust         checks for cargo and a C compiler, or ends with a message
+#   apt_install PKG...   installs Debian packages, without starting their servers
+#   say, die             print to stderr, so that stdout is the test runner's alone
 
 require_rust() {
     command -v cargo >/dev/null ||
@@ -29,8 +29,9 @@ apt_install() {
     ) >&2 </dev/null
 }
 
-# A package that carries a server would start it at once: we want the programs, not another server on its usual port.
-# Both files are read by the packages' own scripts; what the machine's owner has written there stays.
+# A package with a server would start it at once: we want the programs, not another server on its
+# usual port. The packages' own scripts read both files; existing content of the machine's owner
+# stays.
 policy_file=/usr/sbin/policy-rc.d
 cluster_file=/etc/postgresql-common/createcluster.d/outlast-tests.conf
 

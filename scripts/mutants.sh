@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Puts known defects back, one at a time, and expects the tests to find each of them. Prints a table of what found
-# what and how fast; ends with an error when a defect survives, or when the code that has it never ran.
+# Reintroduces known defects, one at a time, and expects the tests to find each. Prints a table of
+# the defects, the tests that found them and the times. Fails when a defect survives, or when its
+# code never ran.
 #
 #   ./scripts/mutants.sh                     all of them
 #   ./scripts/mutants.sh park-does-not-lock  these
 #
-# scripts/mutants.toml says what there is, and what is to find it. Everything is built once, with the cfg
-# outlast_mutants and in a folder of its own; OUTLAST_MUTANT chooses the defect when a test starts.
+# scripts/mutants.toml lists the defects and the tests that must find them. Everything is built
+# once, with the cfg outlast_mutants and in its own target folder; OUTLAST_MUTANT selects the
+# defect when a test starts.
 #
 # OUTLAST_TEST_POSTGRES_URL   a server to use instead of starting one
 # OUTLAST_PG_BIN              the folder of the PostgreSQL programs to start
@@ -18,12 +20,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 list=scripts/mutants.toml
 packages=(outlast-core outlast-postgres outlast-sqlite outlast)
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/mutants"
-# What finds a defect is bounded by itself; this is for a test that the defect lets hang.
+# The tests have their own timeouts; this one is for a test that hangs because of the defect.
 seconds_max=120
 
-# One entry per mutant and check, at the same place in each.
+# Parallel arrays: one entry per mutant and check.
 names=() defects=() places=() whats=() checks=() signs=()
-# The programs of the tests, by "package target".
+# The test programs, by "package target".
 declare -A programs
 survivors=()
 
@@ -69,7 +71,7 @@ read_list() {
     done <"$list"
 }
 
-# A mutant that the list does not name is never tried, and one that the code does not have is never reached.
+# A mutant missing from the list is never tried, and one missing from the code is never reached.
 every_name_is_known() {
     local different
     different=$(comm -3 <(printf '%s\n' "${names[@]}" | sort -u) <(names_in_the_code | sort -u))
@@ -81,7 +83,7 @@ names_in_the_code() {
     grep -hoE '^    \("[a-z-]+", ' crates/*/src/mutants.rs crates/*/src/mutants/edits.rs | cut -d'"' -f2
 }
 
-# Leaves the entries of these names, or all of them.
+# Keeps the entries of these names, or all of them.
 choose() {
     [ $# -gt 0 ] || return 0
     local n name
@@ -108,7 +110,7 @@ build() {
     fi
 }
 
-# The tests among what cargo says it has built: package, target ("lib" for its own tests), path.
+# Prints the tests that cargo has built: package, target ("lib" for unit tests), path.
 test_programs() {
     # The test crates lie in testing/ without the first part of their names.
     sed -nE '/"executable":"/{
@@ -120,7 +122,8 @@ test_programs() {
     }'
 }
 
-# Without a defect every check passes; and it is there, or its mutants would be said to survive.
+# Without a defect every check must exist and pass; a missing check would look like a surviving
+# mutant.
 baseline() {
     local n program tests output
     for program in $(for n in "${!names[@]}"; do printf '%s\n' "${checks[n]% *}" | tr ' ' :; done | sort -u); do
@@ -152,12 +155,12 @@ folder_of() {
     if [ -d "crates/$1" ]; then echo "crates/$1"; else echo "testing/${1#outlast-}"; fi
 }
 
-# Whether a check is a scenario of real processes, which are killed and cut off, and not a test.
+# Returns whether a check is a torture scenario with real processes, and not a test.
 is_torture() {
     [ "${1% *}" = outlast-torture ]
 }
 
-# Expects the check of one entry to fail, by what the entry says it shows, after the defect was reached.
+# Expects the check of one entry to fail with the entry's text, after the defect was reached.
 try() {
     local n=$1 mark=$folder/reached.txt output=$folder/output.txt begun=$EPOCHREALTIME took code=0
     rm -f "$mark"

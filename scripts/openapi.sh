@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks the document of the HTTP API as programs use it: it is valid OpenAPI, and the clients that are generated from it
-# insert, signal and wait, in Python and in TypeScript, against `outlast serve` beside a worker on SQLite.
+# Checks the OpenAPI document as programs use it: it is valid, and generated clients in Python and
+# TypeScript insert, signal and wait. They run against `outlast serve` beside a worker on SQLite.
 #
 #   ./scripts/openapi.sh
 #
-# The programs are in scripts/clients. What is installed and generated is in a temporary folder.
+# The programs are in scripts/clients. Installed and generated files are in a temporary folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
@@ -51,7 +51,7 @@ remove_all_at_the_end() {
     trap 'exit 129' HUP
 }
 
-# The demo is the worker; the API is served by another process, with a token, as it would be elsewhere.
+# The demo is the worker; another process serves the API with a token, as in production.
 start_servers() {
     local outlast=${CARGO_TARGET_DIR:-target}/debug/outlast token_line
     "$outlast" demo --folder "$folder/demo" --port 0 >"$folder/worker.log" 2>&1 &
@@ -66,7 +66,7 @@ start_servers() {
     address=$(wait_for_line "$folder/server.log" "http://" | grep -oE 'http://[0-9.:]+')
 }
 
-# The first line of a log with this text.
+# Waits for the first line of a log with this text, and prints it.
 wait_for_line() {
     local tenths
     for ((tenths = 0; tenths < seconds_max * 10; tenths++)); do
@@ -82,7 +82,7 @@ wait_for_line() {
 in_python() {
     python3 -m pip install --quiet --no-compile --disable-pip-version-check --root-user-action ignore \
         --target "$folder/python" -r "$folder/requirements.txt"
-    # The generator formats what it writes with a program beside it.
+    # The generator formats its output with a program beside it.
     export PATH=$folder/python/bin:$PATH PYTHONPATH=$folder/python
     openapi-spec-validator "$folder/openapi.json" || die "the document is not valid"
     openapi-python-client generate --path "$folder/openapi.json" --meta none --fail-on-warning \

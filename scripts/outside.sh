@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Uses Outlast as others may: in a crate of its own, a program whose panics abort is refused with a message that says what
-# to change. (The program of the README is scripts/newcomer.sh's.)
+# Uses Outlast in a crate outside the workspace: a program whose panics abort is refused with a
+# message that says what to change. (scripts/newcomer.sh runs the program of the README.)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
@@ -9,7 +9,7 @@ folder=
 
 main() {
     require_rust
-    # Build scripts and macros, which do not abort, serve here too.
+    # Reuses the builds of build scripts and macros, which do not abort.
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
     trap 'rm -rf "$folder"' EXIT
     folder=$(mktemp -d)
@@ -49,7 +49,7 @@ edition = "2024"
 outlast = { path = "$PWD/crates/outlast" }
 tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 
-# Everything is built again, since panics are another thing for all of it: as quickly as can be.
+# The panic strategy differs, so everything is built again: as fast as possible.
 [profile.dev]
 panic = "abort"
 debug = false

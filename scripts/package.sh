@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Makes the packages that are published, and checks them: that each has its licences, a README and no odd file, and that they
-# compile from what is in them, with all features. Nothing is sent anywhere.
+# Makes the packages for publication and checks them: each has its licences, a README and no
+# unexpected file, and compiles from its content with all features. Nothing is uploaded.
 #
 #   ./scripts/package.sh
 #
-# The packages are in target/package. They are checked together, side by side (docs/decisions/0030).
+# The packages are in target/package. They are checked together, side by side
+# (docs/decisions/0030).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
 
-# Each after those that it needs.
+# In the order of their dependencies.
 crates=(outlast-core outlast-conformance outlast-sqlite outlast-postgres outlast outlast-http outlast-cli)
-# What is larger is a mistake.
+# A larger package is a mistake.
 kilobytes_max=300
 folder=
 
@@ -48,7 +49,7 @@ make_packages() {
     local said warnings
     said=$(cargo package --locked --allow-dirty --no-verify "${crates[@]/#/--package=}" 2>&1) ||
         die "a package cannot be made:"$'\n'"$said"
-    # What is known: that there is no homepage yet, and that tests are left out.
+    # Expected warnings: there is no homepage yet, and tests are excluded.
     warnings=$(grep '^warning' <<<"$said" |
         grep -vE '(manifest has no documentation, homepage or repository|ignoring (test|example) .*)' || true)
     [ -z "$warnings" ] || die "cargo warns:"$'\n'"$warnings"
@@ -75,14 +76,14 @@ look_into() {
     odd=$(cd "$folder/$1" && find . -type f -printf '%P\n' | grep -vE \
         '^(Cargo\.(toml|toml\.orig|lock)|\.cargo_vcs_info\.json|LICENSE-(APACHE|MIT)|README\.md|build\.rs|(src|examples)/.*\.rs|(sql|migrations)/.*\.(sql|md)|ui/.*\.(html|css|js|svg|md|woff2|json|png|ico))$') || true
     [ -z "$odd" ] || die "the package of $1 has what nobody would expect:"$'\n'"$odd"
-    # Files that are embedded by a list made at build time would be missed by nobody.
+    # Files embedded by a list made at build time could be missing without an error.
     for file in sql migrations ui; do
         [ ! -d "crates/$1/$file" ] || diff -rq "crates/$1/$file" "$folder/$1/$file" >&2 || die "the package of $1 lacks some of its $file"
     done
 }
 
-# As one workspace in which each finds the others, with the versions and the profile of ours, so that what is built of other people's
-# crates serves here too.
+# Compiles them as one workspace with our versions and profile, so that builds of dependencies are
+# reused.
 compile() {
     {
         printf '[workspace]\nresolver = "3"\nmembers = ["*"]\nexclude = ["target"]\n\n[patch.crates-io]\n'

@@ -1,15 +1,16 @@
 # shellcheck shell=bash
 # A private PostgreSQL for the tests. Sourced after machine.sh, never run.
 #
-#   require_postgres the server of OUTLAST_TEST_POSTGRES_URL, or a started one that is gone when the script ends
-#   start_postgres   finds or installs the server's programs, starts a cluster in a temporary folder
-#                    and exports OUTLAST_TEST_POSTGRES_URL
-#   stop_postgres    ends that cluster and removes its folder; does nothing when there is none
-#   offer_pgbouncer  exports OUTLAST_TEST_PGBOUNCER, the program's path, when it is there or can be installed
-#   offer_patroni    sees that patroni and etcd are on PATH, when they can be installed
-#   offer_faketime   sees that libfaketime is there, when it can be installed
+#   require_postgres uses the server of OUTLAST_TEST_POSTGRES_URL, or starts one for this run
+#   start_postgres   finds or installs the server's programs, starts a cluster in a temporary
+#                    folder and exports OUTLAST_TEST_POSTGRES_URL
+#   stop_postgres    ends that cluster, if there is one, and removes its folder
+#   offer_pgbouncer  exports OUTLAST_TEST_PGBOUNCER, the program's path, if it can be installed
+#   offer_patroni    installs patroni and etcd, if possible
+#   offer_faketime   installs libfaketime, if possible
 #
-# OUTLAST_PG_BIN names the folder of the server's programs (initdb, postgres, pg_ctl) and wins over the search.
+# OUTLAST_PG_BIN names the folder of the server's programs (initdb, postgres, pg_ctl) and
+# replaces the search.
 
 oldest_major=14
 postgres_bin=
@@ -26,7 +27,7 @@ require_postgres() {
 }
 
 remove_postgres_at_the_end() {
-    # A second Ctrl-C must not cut the removal short.
+    # A second Ctrl-C must not interrupt the removal.
     trap 'trap "" INT TERM HUP; stop_postgres' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
@@ -43,8 +44,8 @@ start_postgres() {
 
 stop_postgres() {
     [ -n "$postgres_dir" ] || return 0
-    # pg_ctl ends the process whose id the cluster wrote in its own folder. Nothing in that folder is kept,
-    # so there is nothing for the server to write out first.
+    # pg_ctl ends the process whose id is in the cluster's own folder. Nothing in that folder is
+    # kept, so the server need not write anything first.
     if [ -e "$postgres_dir/data/postmaster.pid" ]; then
         in_cluster pg_ctl stop --pgdata=data --mode=immediate --silent ||
             say "the PostgreSQL in $postgres_dir did not stop: its process id is in data/postmaster.pid"
@@ -53,8 +54,8 @@ stop_postgres() {
     postgres_dir=
 }
 
-# In memory where there is room: every test makes a schema of its own, and what a disk would add to each is time. Nothing
-# that is there is to outlive anything; tests of that have servers of their own.
+# In memory where there is room: every test creates its own schema, and a disk would only add time.
+# No data here has to survive; tests of durability have their own servers.
 where_a_cluster_may_be() {
     local free_kb
     if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then
@@ -138,13 +139,13 @@ unix_socket_directories = '$postgres_dir'
 max_connections = 300
 shared_buffers = 256MB
 CONF
-    # Done by the server alone: the newest PostgreSQL comes to us without createdb and psql.
+    # Uses only the server program: the newest PostgreSQL comes without createdb and psql.
     in_cluster postgres --single -c exit_on_error=on -D data postgres \
         <<<'create database outlast' >"$postgres_dir/createdb.log" 2>&1 ||
         die_with_log createdb.log "the database outlast could not be created"
 }
 
-# Only the server can tell whether a port is free, so it is asked by starting.
+# Only the server knows whether a port is free, so this tries to start.
 start_cluster() {
     local attempt port
     for attempt in 1 2 3 4 5 6 7 8 9 10; do
@@ -162,7 +163,7 @@ start_cluster() {
     die_with_log server.log "PostgreSQL found no free port in ten attempts"
 }
 
-# Below the range that Linux hands out to outgoing connections.
+# Below the ephemeral range of Linux.
 random_port() {
     echo $((20000 + RANDOM % 12000))
 }
@@ -189,14 +190,14 @@ offer_pgbouncer() {
     export OUTLAST_TEST_PGBOUNCER=$pgbouncer
 }
 
-# Debian puts it in a folder that only root has on PATH.
+# Debian installs it in a folder that only root has on PATH.
 installed_pgbouncer() {
     PATH=$PATH:/usr/sbin command -v pgbouncer
 }
 
 offer_patroni() {
     installed_patroni && return
-    # Patroni speaks to etcd through python3-etcd, which its package only lists among others to choose from.
+    # Patroni uses etcd through python3-etcd, which its package lists only as an alternative.
     if apt_install patroni python3-etcd etcd-server && installed_patroni; then
         update-rc.d patroni disable >&2 || say "patroni stays enabled: it would start with the machine"
         update-rc.d etcd disable >&2 || say "etcd stays enabled: it would start with the machine"

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Runs the tests, with a private PostgreSQL that is gone afterwards.
+# Runs the tests, with a private PostgreSQL that is removed afterwards.
 #
 #   ./scripts/test.sh                       the everyday run: every crate on both stores, in a few minutes
 #   ./scripts/test.sh --all                 everything, doctests too
 #   ./scripts/test.sh -p outlast-sqlite     one crate, its doctests too
 #   ./scripts/test.sh -p outlast-postgres --test conformance
-#                                           any other arguments of the test runner (cargo nextest run,
-#                                           or cargo test where nextest is not installed): no doctests
+#                                           other arguments of the test runner, without doctests
+#
+# The test runner is cargo nextest run, or cargo test where nextest is not installed.
 #
 # OUTLAST_TEST_POSTGRES_URL   a server to use instead of starting one
 # OUTLAST_PG_BIN              the folder of the PostgreSQL programs to start
-# OUTLAST_TEST_PGBOUNCER      the pgbouncer program, when it is in no usual place
-# OUTLAST_TEST_CHROMIUM       the Chromium program, when it is in no usual place
+# OUTLAST_TEST_PGBOUNCER      the pgbouncer program, if it is in an unusual place
+# OUTLAST_TEST_CHROMIUM       the Chromium program, if it is in an unusual place
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
@@ -29,8 +30,8 @@ main() {
     run_tests "$@"
 }
 
-# A disk that still writes out a fresh build makes fsync wait for seconds, longer than the leases in
-# tests. So SQLite files and test servers lie beside the cluster when that is in memory.
+# While a disk still writes out a fresh build, fsync takes seconds, longer than the leases in
+# tests. So SQLite files and test servers are beside the cluster when that is in memory.
 keep_files_in_memory() {
     case $postgres_dir in
     /dev/shm/*)
@@ -51,7 +52,7 @@ run_tests() {
     # Users' drivers are features, and so are their tests.
     set -- --all-features "$@"
     if cargo nextest --version >/dev/null 2>&1; then
-        # Most tests wait for a disk, a server or a moment, so more of them than cores.
+        # Most tests wait for a disk, a server or a timer, so there are more threads than cores.
         NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc) * 2))} \
             cargo nextest run --profile "$profile" "$@"
     elif only_packages "$@"; then
@@ -64,7 +65,7 @@ run_tests() {
     fi
 }
 
-# Whether the arguments say of which crates the tests are.
+# Returns whether the arguments select crates.
 chooses_packages() {
     local argument
     for argument in "$@"; do
@@ -75,7 +76,7 @@ chooses_packages() {
     return 1
 }
 
-# Whether the arguments choose crates and nothing else: then all the tests of those crates are meant.
+# Returns whether the arguments only select crates: then all tests of those crates run.
 only_packages() {
     while [ $# -gt 0 ]; do
         case $1 in
@@ -87,7 +88,8 @@ only_packages() {
     done
 }
 
-# Whether each of the chosen crates has a library: cargo takes it for a mistake to ask a program for its documentation tests.
+# Returns whether each selected crate has a library: cargo refuses doctests for a crate without
+# one.
 have_libraries() {
     local argument name folder
     for argument in "$@"; do

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tortures the engine for an hour, every scenario in turn, and says what came of it.
+# Tortures the engine for an hour, every scenario in turn, and prints the results.
 #
 #   ./scripts/torture.sh              an hour of faults
 #   ./scripts/torture.sh 10           the same in ten minutes
 #   ./scripts/torture.sh 10 7         and with another seed
 #
-# Every report is a line of JSON in target/torture. Ends badly when anything that must always be true was not.
-# A soak is longer than all of them: cargo run --release -p outlast-torture -- soak --minutes 60
+# Every report is a line of JSON in target/torture. Fails when an invariant was violated.
+# A soak takes longer than all of them: cargo run --release -p outlast-torture -- soak --minutes 60
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh

@@ -1,11 +1,11 @@
-//! What every peer written in Rust prints: one JSON object per line on standard output.
+//! The output of every peer in Rust: one JSON object per line on standard output.
 
 use std::time::Duration;
 
 /// A run that takes longer than this has failed.
 pub const DEADLINE: Duration = Duration::from_secs(900);
 
-/// Says which peer this is, in which version, and how it is set up.
+/// Prints the name, the version and the setup of the peer.
 pub fn about(peer: &str, version: &str, configuration: &str) {
     println!(
         "{}",
@@ -26,7 +26,7 @@ pub fn figure(name: &str, value: f64, unit: &str) {
     );
 }
 
-/// Prints how many of `count` things were done per second.
+/// Prints the rate of `count` operations per second.
 pub fn rate(name: &str, count: u64, took: Duration, unit: &str) {
     figure(name, count as f64 / took.as_secs_f64(), unit);
 }
@@ -45,8 +45,8 @@ pub fn percentiles(name: &str, mut samples: Vec<Duration>) {
     }
 }
 
-/// Prints the mean time from one step to the next over the middle half of `starts`, the moments at which the
-/// steps of one chain began: the first and the last carry the start and the end of the chain.
+/// Prints the mean time between two steps, over the middle half of `starts`. The first and the
+/// last steps also contain the start and the end of the chain.
 #[allow(dead_code)]
 pub fn step_time(starts: &[std::time::Instant]) {
     if starts.len() < 4 {
@@ -58,7 +58,7 @@ pub fn step_time(starts: &[std::time::Instant]) {
     figure("step", took.as_secs_f64() * 1e3 / (to - from) as f64, "ms");
 }
 
-/// The workload and N and the database's address, from the command line.
+/// Returns the workload, N and the database's address from the command line.
 pub fn arguments() -> (String, u64, String) {
     let mut arguments = std::env::args().skip(1);
     match (
@@ -74,7 +74,7 @@ pub fn arguments() -> (String, u64, String) {
     }
 }
 
-/// JoinSets the process: the peer does not offer this workload.
+/// Ends the process: the peer does not offer this workload.
 pub fn not_offered(why: &str) -> ! {
     eprintln!("not offered: {why}");
     std::process::exit(3);

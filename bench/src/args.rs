@@ -5,37 +5,38 @@ use clap::builder::PossibleValue;
 use clap::{Parser, ValueEnum};
 use std::fmt;
 
-/// Measures Outlast. Every figure is the median of several runs, its sides run in turn.
+/// Measures Outlast. Every figure is the median of several runs; the sides of a comparison
+/// alternate.
 #[derive(Debug, Parser)]
 #[command(name = "outlast-bench")]
 pub(crate) struct Args {
-    /// What to measure.
+    /// The workload.
     pub(crate) workload: Choice,
-    /// Which store; both, in turn, with `postgres,sqlite`.
+    /// The store; both, alternating, with `postgres,sqlite`.
     #[arg(long, value_delimiter = ',', default_value = "postgres")]
     pub(crate) store: Vec<Kind>,
-    /// A PostgreSQL server whose role may create databases; a private one is started unless given.
+    /// A PostgreSQL server whose role may create databases. Default: a private server.
     #[arg(long)]
     pub(crate) url: Option<String>,
-    /// How many instances; each workload has its own usual number.
+    /// The number of instances. Default: depends on the workload.
     #[arg(short, value_parser = at_least_one)]
     pub(crate) n: Option<usize>,
-    /// How often each side is run.
+    /// The number of runs of each side.
     #[arg(long, default_value = "3", value_parser = at_least_one)]
     pub(crate) runs: usize,
-    /// For how many seconds an engine with nothing to do is watched.
+    /// How many seconds an idle engine is observed.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = at_least_one)]
     pub(crate) idle: usize,
-    /// Peers to run beside it, by their folder's name in bench/peers.
+    /// Peers to compare with, by their folder's name in bench/peers.
     #[arg(long, value_delimiter = ',')]
     pub(crate) peers: Vec<String>,
-    /// One JSON object per figure instead of a table.
+    /// Prints one JSON object per figure instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl Args {
-    /// Whether they fit together.
+    /// Checks that the arguments fit together.
     pub(crate) fn check(&self) -> Result<()> {
         let postgres = self.store.contains(&Kind::Postgres);
         ensure!(
@@ -49,7 +50,7 @@ impl Args {
         Ok(())
     }
 
-    /// The stores, each once.
+    /// Returns the stores without duplicates.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         let mut kinds = self.store.clone();
         kinds.sort_unstable();
@@ -66,7 +67,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// What can be asked for.
+/// The workload argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     One(Workload),
@@ -74,43 +75,43 @@ pub(crate) enum Choice {
     All,
 }
 
-/// What can be measured.
+/// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Workload {
     /// One-step instances inserted beforehand, until all are done.
     Drain,
     /// Instances of ten steps, with run-ahead and without.
     Chain,
-    /// One parent and its children, until it has joined them.
+    /// One parent and its children, until the join.
     Fanout,
-    /// The same with fifty children at a time, and without.
+    /// The same with a window of fifty, and without.
     Window,
-    /// A tree of parked instances, from its cancel until all have ended.
+    /// A tree of parked instances, from its cancel until all have finished.
     CancelTree,
     /// A parked instance from signal to done: one at a time, and many at once.
     Signal,
-    /// From insert to done on an engine with nothing else to do, and from step to step.
+    /// From insert to done on an idle engine, and from step to step.
     Latency,
-    /// Rows in: one by one, by the thousand, and from 32 callers at once.
+    /// Inserts: single rows, batches of a thousand, and 32 concurrent callers.
     Insert,
     /// Retries with random delays: how late they start.
     Timers,
-    /// An engine with nothing to do: alone, and beside parked instances.
+    /// An idle engine: alone, and beside parked instances.
     Parked,
-    /// What a claim costs with more and more to choose from.
+    /// The cost of a claim with a growing backlog.
     Backlog,
-    /// Workflows of ten steps, and machines of as many.
+    /// Workflows of ten steps, and machines with as many.
     FlowSteps,
     /// A workflow that waits for all of its activities, and a machine with as many children.
     FlowFanout,
-    /// Workflows that wait, from signal to done, with longer and longer histories.
+    /// Waiting workflows from signal to done, with growing histories.
     FlowReplay,
-    /// Instances of ten steps, with nothing of their way recorded, their transitions, and their states.
+    /// Instances of ten steps that record nothing, their transitions, or their states.
     History,
 }
 
 impl Choice {
-    /// What is measured for it, in this order.
+    /// Returns the workloads of a choice, in order.
     pub(crate) fn workloads(self) -> Vec<Workload> {
         let all = Workload::value_variants().iter().copied();
         match self {
@@ -122,7 +123,7 @@ impl Choice {
 }
 
 impl Workload {
-    /// Whether bare SQL can do the same.
+    /// Returns whether bare SQL can do the same.
     pub(crate) fn has_floor(self) -> bool {
         match self {
             Workload::Drain | Workload::Chain | Workload::Insert => true,
@@ -141,7 +142,7 @@ impl Workload {
         }
     }
 
-    /// How many instances, unless somebody says.
+    /// Returns the default number of instances.
     pub(crate) fn usual_n(self) -> usize {
         match self {
             Workload::Drain | Workload::Insert => 100_000,
@@ -154,12 +155,12 @@ impl Workload {
         }
     }
 
-    /// With fewer it would not be what it is.
+    /// Returns the smallest meaningful number of instances.
     pub(crate) fn least_n(self) -> usize {
         match self {
-            // Its hundredth must hold a claim of a hundred.
+            // A hundredth of it must fill a claim of a hundred.
             Workload::Backlog => 10_000,
-            // Its quarter must be more than a run that has only begun and waits.
+            // A quarter of it must exceed the events of a run that has just begun to wait.
             Workload::FlowReplay => 20,
             Workload::Drain
             | Workload::Chain
@@ -214,7 +215,7 @@ impl ValueEnum for Choice {
     }
 }
 
-/// Where it is measured.
+/// A store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Kind {
     Postgres,

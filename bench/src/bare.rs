@@ -1,4 +1,4 @@
-//! One commit of one row on a connection of its own: what durability costs here, with nothing around it.
+//! One commit of one row on a separate connection: the cost of durability alone.
 
 use crate::bed::Bed;
 use crate::site::connect;
@@ -11,7 +11,7 @@ const TABLE: &str = "create table one_row (id integer primary key, number intege
 
 const UPDATE: &str = "update one_row set number = number + 1 where id = 1";
 
-/// A row to be written again and again.
+/// A row to write repeatedly.
 pub(crate) enum Bare {
     Postgres {
         client: tokio_postgres::Client,
@@ -38,7 +38,7 @@ impl Bare {
         })
     }
 
-    /// Writes the row, and answers after how many milliseconds it was durable.
+    /// Writes the row, and returns the milliseconds until it was durable.
     pub(crate) async fn commit(&self) -> Result<f64> {
         let begun = Instant::now();
         match self {

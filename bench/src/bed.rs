@@ -1,4 +1,4 @@
-//! A fresh store, and the ways to it.
+//! A fresh store, and access to it.
 
 use crate::eye::Eye;
 use crate::site::{checkpoint, connect};
@@ -35,7 +35,7 @@ impl Bed {
         }
     }
 
-    /// The verbs themselves.
+    /// Returns the store.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Bed::Postgres { store, .. } => Arc::new(store.clone()),
@@ -43,7 +43,7 @@ impl Bed {
         }
     }
 
-    /// A way to the tables past the store.
+    /// Returns direct access to the tables.
     pub(crate) async fn eye(&self) -> Result<Eye> {
         match self {
             Bed::Postgres { config, .. } => Eye::on_postgres(config).await,
@@ -51,7 +51,8 @@ impl Bed {
         }
     }
 
-    /// Statistics as a database has them that has been up for a while, and nothing left to write.
+    /// Brings the statistics up to date and flushes all pending writes, as in a database that has
+    /// run for a while.
     pub(crate) async fn settle(&self) -> Result<()> {
         match self {
             Bed::Postgres { config, .. } => {
@@ -63,8 +64,8 @@ impl Bed {
         }
     }
 
-    /// As [`settle`](Bed::settle), after many rows came in past the store: nothing of them is left for the
-    /// server to do by itself later.
+    /// Like [`settle`](Bed::settle), after many rows were inserted past the store: the server has
+    /// no background work left for them.
     pub(crate) async fn rest(&self) -> Result<()> {
         match self {
             Bed::Postgres { config, .. } => {

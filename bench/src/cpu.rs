@@ -1,14 +1,14 @@
-//! Who used the processor while something was measured, from what the kernel counts.
+//! Attributes processor time during a measurement, from the kernel's counters.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fs;
 use std::time::Instant;
 
-/// What the kernel counts in, on every Linux that we meet.
+/// The kernel's unit, on every Linux that we support.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Processor seconds since some beginning.
+/// Processor seconds since an arbitrary start.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     engine: f64,
@@ -16,32 +16,32 @@ struct Count {
     machine: f64,
 }
 
-/// Who used how many cores, on average, while something ran.
+/// The average number of cores used, by consumer.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Usage {
     /// This process, or the peer's.
     pub(crate) engine: f64,
-    /// The database's processes; none of its own for SQLite.
+    /// The database's processes; zero for SQLite.
     pub(crate) database: f64,
     /// Everything else on the machine.
     pub(crate) others: f64,
-    /// How many cores there are.
+    /// The number of cores.
     pub(crate) cores: usize,
-    /// How long it ran.
+    /// The duration.
     #[serde(skip)]
     pub(crate) seconds: f64,
 }
 
 impl Usage {
-    /// A run counts when nobody else took more than a tenth of the machine. The machine's counters move in
-    /// ticks, one of each core at a time, which says little about a short run.
+    /// A run counts when other processes used at most a tenth of the machine. The machine's
+    /// counters move in ticks of each core, which are too coarse for a short run.
     pub(crate) fn is_quiet(&self) -> bool {
         let cores = self.cores as f64;
         let tick = cores / TICKS_PER_SECOND / self.seconds;
         self.others <= 0.1 * cores + tick
     }
 
-    /// Of several stretches, as if they had been one.
+    /// Combines several periods into one.
     pub(crate) fn over(stretches: &[Usage]) -> Usage {
         let seconds: f64 = stretches.iter().map(|usage| usage.seconds).sum();
         let mean = |part: fn(&Usage) -> f64| {
@@ -58,7 +58,7 @@ impl Usage {
     }
 }
 
-/// Counts from its making to its end.
+/// Measures from its creation to its end.
 pub(crate) struct Meter {
     server: Option<u32>,
     begun: Instant,
@@ -66,7 +66,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Starts counting. `server` is the parent of the database's processes.
+    /// Starts the measurement. `server` is the parent of the database's processes.
     pub(crate) fn start(server: Option<u32>) -> Result<Meter> {
         Ok(Meter {
             server,
@@ -101,7 +101,7 @@ fn count(server: Option<u32>) -> Result<Count> {
     })
 }
 
-/// The seconds of a process, its children that live, and those that it has seen end; without `except`.
+/// Returns the seconds of a process, its live children, and its reaped children; without `except`.
 fn family(processes: &[Process], id: u32, except: Option<u32>) -> f64 {
     let own: f64 = processes
         .iter()
@@ -130,14 +130,15 @@ fn processes() -> Result<Vec<Process>> {
     let ids = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    // One that ends meanwhile is its parent's to count.
+    // A process that ends meanwhile is counted by its parent.
     Ok(ids.filter_map(process).collect())
 }
 
 fn process(id: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let mut process = parse_process(id, &stat)?;
-    // Of a process with one thread, as the database's are, the kernel tells nanoseconds and not only ticks.
+    // For a single-threaded process, as the database's are, the kernel has nanoseconds and not
+    // only ticks.
     if process.threads == 1
         && let Some(own) = seconds_of_first_thread(id)
     {
@@ -147,7 +148,7 @@ fn process(id: u32) -> Option<Process> {
 }
 
 fn parse_process(id: u32, stat: &str) -> Option<Process> {
-    // The name, in brackets, may hold anything.
+    // The name in parentheses may contain anything.
     let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
     let ticks = |nth: usize| -> Option<f64> { fields.get(nth)?.parse().ok() };
     Some(Process {
@@ -165,7 +166,7 @@ fn seconds_of_first_thread(id: u32) -> Option<f64> {
     (nanoseconds > 0.0).then_some(nanoseconds / 1e9)
 }
 
-/// The seconds that any process of the machine ran, or was kept from running by other machines.
+/// Returns the busy seconds of the machine, including those that its hypervisor took.
 fn machine() -> Result<f64> {
     let stat = fs::read_to_string("/proc/stat").context("the machine's counters cannot be read")?;
     Ok(parse_machine(&stat))
@@ -183,17 +184,17 @@ fn parse_machine(stat: &str) -> f64 {
     busy.sum::<f64>() / TICKS_PER_SECOND
 }
 
-/// The server that a backend belongs to, if it runs on this machine.
+/// Returns the server of a backend, if it runs on this machine.
 pub(crate) fn server_of(backend: u32) -> Option<u32> {
     let name = fs::read_to_string(format!("/proc/{backend}/comm")).ok()?;
-    // On another machine the number may be anybody's here.
+    // For a server on another machine, this number may be any process here.
     if !name.starts_with("postgres") {
         return None;
     }
     process(backend).map(|process| process.parent)
 }
 
-/// The memory of this process that is in use, in megabytes.
+/// Returns the resident memory of this process, in megabytes.
 pub(crate) fn memory() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("the memory cannot be read")?;
     parse_memory(&status).context("the kernel does not tell the memory of a process")

@@ -1,4 +1,4 @@
-//! Looks at the tables past the store, and fills them.
+//! Reads and fills the tables directly, past the store.
 
 use crate::site::connect;
 use anyhow::Result;
@@ -7,10 +7,10 @@ use outlast::InstanceId;
 use std::path::Path;
 use tokio_postgres::Config;
 
-/// Rows one statement brings in.
+/// Rows per statement.
 const CHUNK: usize = 100_000;
 
-/// Looks at the tables past the store.
+/// Direct access to the tables.
 pub(crate) enum Eye {
     Postgres(tokio_postgres::Client),
     Sqlite(rusqlite::Connection),
@@ -19,7 +19,7 @@ pub(crate) enum Eye {
 impl Eye {
     pub(crate) async fn on_postgres(config: &Config) -> Result<Eye> {
         let client = connect(config).await?;
-        // A look must stay cheap whatever the statistics say.
+        // A read must stay cheap whatever the statistics are.
         client.batch_execute("set enable_seqscan = off").await?;
         Ok(Eye::Postgres(client))
     }
@@ -28,7 +28,8 @@ impl Eye {
         Ok(Eye::Sqlite(rusqlite::Connection::open(path)?))
     }
 
-    /// Whether nothing is left to run. Workloads have no partition keys, so nothing is held behind one.
+    /// Returns whether no instance is left to run. Workloads have no partition keys, so none is
+    /// held behind one.
     pub(crate) async fn sees_nothing_to_run(&self) -> Result<bool> {
         let left: bool = match self {
             Eye::Postgres(client) => client
@@ -49,8 +50,8 @@ impl Eye {
         Ok(!left)
     }
 
-    /// Of every instance of a machine that answered with a moment in microseconds: how much later than it
-    /// was due that is, in milliseconds.
+    /// For every instance of a machine whose result is a time in microseconds: returns how late
+    /// that is after its due time, in milliseconds.
     pub(crate) async fn lateness(&self, machine: &str) -> Result<Vec<f64>> {
         let microseconds: Vec<i64> = match self {
             Eye::Postgres(client) => {
@@ -78,7 +79,7 @@ impl Eye {
         Ok(milliseconds.collect())
     }
 
-    /// Makes so many rows like that of an instance: whatever the store wrote for the one, all have.
+    /// Inserts this many copies of an instance, with all the columns that the store wrote.
     pub(crate) async fn copy(&self, id: InstanceId, times: usize, bar: &ProgressBar) -> Result<()> {
         let columns = self.columns().await?;
         for first in (0..times).step_by(CHUNK) {
@@ -111,7 +112,7 @@ impl Eye {
         Ok(())
     }
 
-    /// All columns but the id, which is each row's own.
+    /// Returns all columns except the id, which is unique.
     async fn columns(&self) -> Result<String> {
         Ok(match self {
             Eye::Postgres(client) => client

@@ -1,4 +1,4 @@
-//! What was measured: numbers of runs, and what several runs say together.
+//! Samples of runs, and figures over several runs.
 
 use crate::cpu::Usage;
 use crate::statistics::{median, quantile};
@@ -10,9 +10,9 @@ pub(crate) struct Sample {
     pub(crate) value: f64,
     pub(crate) unit: String,
     pub(crate) usage: Usage,
-    /// How many instances, where it is not what the whole run had.
+    /// The number of instances, if it differs from that of the run.
     pub(crate) n: Option<usize>,
-    /// Whether it stays the same when somebody else is busy.
+    /// Whether the load of other processes does not change it.
     unmoved_by_others: bool,
 }
 
@@ -33,7 +33,7 @@ impl Sample {
         }
     }
 
-    /// So many things in the time that the meter ran.
+    /// The rate of this many operations while the meter ran.
     pub(crate) fn rate(
         name: impl Into<String>,
         things: usize,
@@ -48,12 +48,13 @@ impl Sample {
         Sample::new(name, usage.seconds, "s", usage)
     }
 
-    /// Of so many instances.
+    /// Sets the number of instances.
     pub(crate) fn of(self, n: usize) -> Sample {
         Sample { n: Some(n), ..self }
     }
 
-    /// Something that the kernel counts for our processes alone, and not a time: others do not change it.
+    /// Marks a count by the kernel for our processes alone, not a time: other processes do not
+    /// change it.
     pub(crate) fn unmoved_by_others(self) -> Sample {
         Sample {
             unmoved_by_others: true,
@@ -61,13 +62,13 @@ impl Sample {
         }
     }
 
-    /// Whether nobody else had a hand in it.
+    /// Returns whether other processes did not disturb it.
     pub(crate) fn is_quiet(&self) -> bool {
         self.unmoved_by_others || self.usage.is_quiet()
     }
 }
 
-/// Milliseconds that one thing took, many times, and who used the processor meanwhile.
+/// Durations of one operation in milliseconds, and the processor usage meanwhile.
 #[derive(Debug)]
 pub(crate) struct Times {
     milliseconds: Vec<f64>,
@@ -82,7 +83,7 @@ impl Times {
         }
     }
 
-    /// The one that so many lie below.
+    /// Returns a quantile.
     pub(crate) fn quantile(&self, name: impl Into<String>, share: f64) -> Sample {
         Sample::new(name, quantile(&self.milliseconds, share), "ms", self.usage)
     }
@@ -98,7 +99,7 @@ impl Times {
     }
 }
 
-/// One number, as several runs found it.
+/// One number over several runs.
 #[derive(Debug)]
 pub(crate) struct Figure {
     pub(crate) unit: String,
@@ -139,7 +140,7 @@ impl Figure {
         self.values().into_iter().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Every run, counted or not.
+    /// Returns the values of all runs, counted or not.
     pub(crate) fn all(&self) -> Vec<f64> {
         self.runs.iter().map(|run| run.sample.value).collect()
     }
@@ -148,9 +149,8 @@ impl Figure {
         self.runs.iter().filter(|run| run.is_quiet()).count()
     }
 
-    /// What it is to another figure: round by round, since both sides of a round ran under the same
-    /// conditions, and the middle of those. Rounds in which either side was disturbed are left out, unless
-    /// all were.
+    /// Returns the median ratio to another figure, round by round: both sides of a round ran under
+    /// the same conditions. It skips rounds with a disturbed side, unless all are disturbed.
     pub(crate) fn ratio(&self, by: &Figure) -> f64 {
         let pairs = self.runs.iter().filter_map(|of| {
             let by = by.runs.iter().find(|by| by.round == of.round)?;
@@ -178,7 +178,7 @@ impl Figure {
         }
     }
 
-    /// The runs that count: all of them when none was quiet, which the report shows.
+    /// Returns the runs that count: all of them when none was quiet, which the report shows.
     fn counted(&self) -> Vec<&Run> {
         let any_quiet = self.quiet_runs() > 0;
         let counted = self.runs.iter().filter(|run| run.is_quiet() || !any_quiet);
@@ -200,7 +200,7 @@ impl Run {
 pub(crate) mod tests {
     use super::*;
 
-    /// A number that was measured while others used so many of two cores.
+    /// Returns a sample that was measured while others used this many of two cores.
     pub(crate) fn sample(name: &str, value: f64, others: f64) -> Sample {
         let usage = Usage {
             others,
@@ -236,7 +236,7 @@ pub(crate) mod tests {
     #[test]
     fn a_ratio_compares_what_ran_in_the_same_round() {
         let of = figure(&[(1, 100.0, 0.0), (2, 10.0, 0.0), (3, 50.0, 0.0)]);
-        // The second round is missing: the third must not be taken for it.
+        // The second round is missing: the third must not replace it.
         let by = figure(&[(1, 50.0, 0.0), (3, 25.0, 0.0)]);
         assert_eq!(of.ratio(&by), 2.0);
         let by = figure(&[(1, 200.0, 0.0), (2, 20.0, 0.0), (3, 100.0, 0.0)]);

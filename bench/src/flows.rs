@@ -1,10 +1,10 @@
-//! The workflows that are measured: they do nothing but go on.
+//! The measured workflows. Their steps do nothing.
 
 use crate::machines::{CHAIN_STEPS, Counter, Go};
 use outlast::prelude::*;
 use std::sync::atomic::Ordering;
 
-/// As many steps as a chain has.
+/// A workflow with as many steps as a chain.
 pub(crate) struct Steps(pub(crate) Counter);
 
 impl Workflow for Steps {
@@ -43,7 +43,7 @@ impl Job for Unit {
     }
 }
 
-/// Waits for all of its activities, and answers how many there were.
+/// Waits for all of its activities, and returns their number.
 pub(crate) struct Together(pub(crate) Counter);
 
 impl Workflow for Together {
@@ -58,10 +58,10 @@ impl Workflow for Together {
     }
 }
 
-/// Has so many events behind it, waits to be told to go on, and is done.
+/// Has this many events, waits for a signal, and completes.
 pub(crate) struct Long(pub(crate) Counter);
 
-/// What a run has beside its steps when it waits: that it has begun, and that it waits.
+/// The events of a waiting run besides its steps: its start, and its wait.
 const BESIDE_STEPS: usize = 2;
 
 impl Workflow for Long {

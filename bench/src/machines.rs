@@ -1,11 +1,11 @@
-//! The machines that are measured: they do nothing but go on.
+//! The measured machines. Their steps do nothing.
 
 use outlast::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// How many steps have run, for the progress bar and to know when it is worth looking.
+/// The number of steps that ran, for the progress bar and to know when to poll.
 pub(crate) type Counter = Arc<AtomicU64>;
 
 /// One step.
@@ -29,10 +29,10 @@ impl Machine for Single {
     }
 }
 
-/// How many steps a chain has.
+/// The number of steps of a chain.
 pub(crate) const CHAIN_STEPS: u64 = 10;
 
-/// Step after step.
+/// A sequence of steps.
 pub(crate) struct Chain(pub(crate) Counter);
 
 #[derive(Serialize, Deserialize)]
@@ -59,7 +59,7 @@ impl Machine for Chain {
     }
 }
 
-/// The same with its way recorded: nothing of it, its transitions, or its states too.
+/// The same with a history: none, transitions, or states.
 pub(crate) struct Recorded<const HOW: u8>(pub(crate) Counter);
 
 impl<const HOW: u8> Machine for Recorded<HOW> {
@@ -85,7 +85,7 @@ impl<const HOW: u8> Machine for Recorded<HOW> {
     }
 }
 
-/// One parent of many.
+/// A parent with many children.
 pub(crate) struct Family(pub(crate) Counter);
 
 #[derive(Serialize, Deserialize)]
@@ -115,13 +115,13 @@ impl Machine for Family {
                 }
                 .then(Gathering::Join)
             }
-            // Reading their results is what a join is for.
+            // Reads their results, which is the purpose of a join.
             Gathering::Join => Outcome::done(cx.children::<Single>()?.len()),
         })
     }
 }
 
-/// A tree whose leaves park, until it is asked to end.
+/// A tree whose leaves park until it is cancelled.
 pub(crate) struct Dynasty(pub(crate) Counter);
 
 #[derive(Serialize, Deserialize)]
@@ -155,7 +155,7 @@ impl Machine for Dynasty {
     }
 }
 
-/// Parks until it is told to go on.
+/// Parks until it is signalled.
 pub(crate) struct Waiting(pub(crate) Counter);
 
 #[derive(Serialize, Deserialize)]
@@ -189,10 +189,10 @@ impl Machine for Waiting {
     }
 }
 
-/// When each step of a chain began.
+/// The start time of each step of a chain.
 pub(crate) type Starts = Arc<Mutex<Vec<Instant>>>;
 
-/// Step after step, remembering when.
+/// A sequence of steps that records its start times.
 pub(crate) struct Trail(pub(crate) Starts);
 
 impl Machine for Trail {
@@ -214,7 +214,7 @@ impl Machine for Trail {
     }
 }
 
-/// Fails once, and answers at which moment it was tried again: microseconds since 1970.
+/// Fails once, and returns the time of its retry in microseconds since 1970.
 pub(crate) struct Later(pub(crate) Counter);
 
 #[derive(Serialize, Deserialize)]

@@ -1,8 +1,8 @@
-//! How fast Outlast is, beside the database's own limit and beside others.
+//! Measures Outlast, beside the database's own limit and beside peers.
 //!
-//! `cargo run --release -p outlast-bench -- WORKLOAD`; `--help` says the rest. Every workload runs its sides in
-//! turn (A B A B), each time on a fresh database, so that a ratio compares what ran under the same
-//! conditions.
+//! `cargo run --release -p outlast-bench -- WORKLOAD`; see `--help`. The sides of every workload
+//! alternate (A B A B), each time on a fresh database, so that a ratio compares runs under the
+//! same conditions.
 
 mod args;
 mod bare;
@@ -31,7 +31,7 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
-        // Without a backtrace: what goes wrong here is a server or a command line.
+        // Without a backtrace: errors here are about a server or the command line.
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -39,7 +39,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What was measured is printed even when a later workload fails.
+/// Prints the figures even when a later workload fails.
 async fn run(args: &Args) -> Result<()> {
     let mut report = Report::default();
     let measured = measure(args, &mut report).await;
@@ -51,7 +51,7 @@ async fn run(args: &Args) -> Result<()> {
     measured
 }
 
-/// JoinSets in order when it is interrupted: a server that we started ends with us.
+/// Returns in order when it is interrupted, so that a server that we started ends with us.
 async fn measure(args: &Args, report: &mut Report) -> Result<()> {
     tokio::select! {
         measured = workload::run(args, report) => measured,

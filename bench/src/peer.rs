@@ -1,7 +1,7 @@
-//! Peers: programs that run the same workloads, each in its folder under `peers/`.
+//! Peers: other programs that run the same workloads, each in its folder under `peers/`.
 //!
-//! `peers/NAME/run WORKLOAD N URL` prints one JSON object per figure; the first tells about the peer. It ends
-//! with 3 when the peer has no such thing.
+//! `peers/NAME/run WORKLOAD N URL` prints one JSON object per figure; the first one describes the
+//! peer. It exits with 3 when the peer does not offer the workload.
 
 use crate::args::Workload;
 use crate::cpu::Meter;
@@ -12,10 +12,10 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How a peer says that it has no such workload.
+/// The exit code for a workload that the peer does not offer.
 const NOT_OFFERED: i32 = 3;
 
-/// What a peer prints: a figure, or what it is.
+/// A line of a peer's output: a figure, or its description.
 #[derive(Debug, Deserialize)]
 struct Line {
     name: String,
@@ -29,14 +29,14 @@ struct Line {
     configuration: String,
 }
 
-/// What one run of a peer brought; nothing when it does not offer the workload.
+/// The result of a peer's run; empty when it does not offer the workload.
 #[derive(Default)]
 pub(crate) struct Ran {
     pub(crate) samples: Vec<Sample>,
     pub(crate) about: Option<String>,
 }
 
-/// Installs a peer, if that was not done before.
+/// Installs a peer, if necessary.
 pub(crate) fn install(peer: &str) -> Result<()> {
     let script = folder(peer).join("install");
     ensure!(
@@ -61,7 +61,7 @@ pub(crate) async fn run(peer: &str, workload: Workload, n: usize, site: &Site) -
     Ok(ran)
 }
 
-/// What peers call it. From step to step is a program of its own there.
+/// Returns the peers' names of a workload. From step to step is a separate one there.
 fn parts(workload: Workload) -> Vec<String> {
     let name = workload.to_string();
     match workload {
@@ -114,7 +114,7 @@ async fn run_part(peer: &str, part: &str, n: usize, site: &Site, ran: &mut Ran) 
     Ok(())
 }
 
-/// What we call the same figure.
+/// Returns our name of a peer's figure.
 fn our_name(name: &str) -> &str {
     match name {
         "step" => "step to step",

@@ -1,4 +1,4 @@
-//! Everything that was measured, as a table for people and as JSON for programs.
+//! All figures, as a table for people and as JSON for programs.
 
 use crate::args::Workload;
 use crate::figure::{Figure, Sample};
@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Everything that was measured.
+/// All figures.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     figures: BTreeMap<Key, Figure>,
@@ -15,7 +15,7 @@ pub(crate) struct Report {
     versions: BTreeMap<String, String>,
 }
 
-/// A figure by its workload, its name and where it was measured.
+/// Identifies a figure by workload, name and place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     workload: Workload,
@@ -33,7 +33,7 @@ pub(crate) struct Taken<'a> {
     pub(crate) settings: &'a str,
 }
 
-/// What became of a target.
+/// The result of a target.
 struct Reached<'a> {
     words: String,
     value: f64,
@@ -107,7 +107,7 @@ impl Report {
         Ok(())
     }
 
-    /// An object per figure, and one per target that this run can judge.
+    /// Returns one object per figure, and one per target that this run can judge.
     fn lines(&self) -> Vec<Value> {
         let figures = self.order.iter().map(|key| {
             let figure = &self.figures[key];
@@ -145,7 +145,7 @@ impl Report {
             .collect()
     }
 
-    /// Nothing when a figure of the target was not measured.
+    /// Returns `None` when a figure of the target was not measured.
     fn judge(&self, target: &'static Target) -> Vec<Reached<'_>> {
         let Some(of) = self.figures.get(&key(target.of)) else {
             return Vec::new();
@@ -249,7 +249,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// As many digits as a number of its size deserves.
+/// Formats a number with a precision that suits its size.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1_000.0 => {

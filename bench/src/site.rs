@@ -1,4 +1,4 @@
-//! Where a run happens: a server or a folder, and a fresh database for each run.
+//! Where a run happens: a server or a folder, with a fresh database for each run.
 
 use crate::args::Kind;
 use crate::bed::Bed;
@@ -13,24 +13,24 @@ use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
-/// A database of our own, made anew for every run.
+/// The database of the benchmark, created again for every run.
 const DATABASE: &str = "outlast_bench";
 
-/// A place that gives fresh stores.
+/// A source of fresh stores.
 pub(crate) enum Site {
     Postgres(Box<Server>),
     Sqlite(Folder),
 }
 
-/// Where SQLite's files are; gone with the value.
+/// The folder of the SQLite files, removed when the value is dropped.
 pub(crate) struct Folder {
     folder: TempDir,
     made: AtomicU32,
 }
 
-/// A PostgreSQL server, ours or somebody's.
+/// A PostgreSQL server, private or given.
 pub(crate) struct Server {
-    /// JoinSets with the value.
+    /// Stopped when the value is dropped.
     _cluster: Option<Cluster>,
     config: Config,
     url: String,
@@ -43,7 +43,7 @@ impl Site {
     pub(crate) async fn new(kind: Kind, url: Option<&str>) -> Result<Site> {
         match kind {
             Kind::Postgres => Ok(Site::Postgres(Box::new(Server::new(url).await?))),
-            // Beside the build, not in the folder for temporary files, which may be in memory.
+            // Beside the build: the folder for temporary files may be in memory.
             Kind::Sqlite => Ok(Site::Sqlite(Folder {
                 folder: tempfile::tempdir_in(folder_on_disk()?)?,
                 made: AtomicU32::new(0),
@@ -58,7 +58,7 @@ impl Site {
         }
     }
 
-    /// The parent of the database's processes, where it has any and they are here.
+    /// Returns the parent of the database's processes, if they run on this machine.
     pub(crate) fn server_process(&self) -> Option<u32> {
         match self {
             Site::Postgres(server) => server.process,
@@ -66,7 +66,7 @@ impl Site {
         }
     }
 
-    /// Whether the database's clock is the one of this machine.
+    /// Returns whether the database uses this machine's clock.
     pub(crate) fn has_our_clock(&self) -> bool {
         match self {
             Site::Postgres(server) => server.process.is_some(),
@@ -74,7 +74,7 @@ impl Site {
         }
     }
 
-    /// The database and its version.
+    /// Returns the name and version of the database.
     pub(crate) fn version(&self) -> String {
         match self {
             Site::Postgres(server) => format!("PostgreSQL {}", server.version),
@@ -82,16 +82,16 @@ impl Site {
         }
     }
 
-    /// What the database promises about a commit.
+    /// Returns the durability settings of the database.
     pub(crate) fn settings(&self) -> &str {
         match self {
             Site::Postgres(server) => &server.settings,
-            // What the store asks for.
+            // As set by the store.
             Site::Sqlite(_) => "journal_mode wal, synchronous full",
         }
     }
 
-    /// A store with nothing in it.
+    /// Returns an empty store.
     pub(crate) async fn fresh(&self) -> Result<Bed> {
         match self {
             Site::Postgres(server) => {
@@ -112,7 +112,7 @@ impl Site {
         }
     }
 
-    /// The address of an empty database, for a peer.
+    /// Returns the address of an empty database, for a peer.
     pub(crate) async fn empty_database(&self) -> Result<String> {
         match self {
             Site::Postgres(server) => {
@@ -125,8 +125,8 @@ impl Site {
 }
 
 impl Folder {
-    /// A file of another name each time: a store that was dropped may still be closing the one before, and
-    /// takes what is beside it by that name along.
+    /// Returns a new file name each time: a dropped store may still be closing the previous file,
+    /// and removes the files beside it by name.
     fn fresh_file(&self) -> Result<PathBuf> {
         for entry in std::fs::read_dir(self.folder.path())? {
             let path = entry?.path();
@@ -181,7 +181,7 @@ impl Server {
         })
     }
 
-    /// An empty database, with nothing left for the server to write of the runs before.
+    /// Creates an empty database, after the server has flushed the writes of earlier runs.
     async fn fresh_database(&self) -> Result<Config> {
         let client = connect(&self.config).await?;
         for command in ["drop database if exists", "create database"] {
@@ -209,7 +209,7 @@ where
     Ok(client.query_one(question, &[]).await?.try_get(0)?)
 }
 
-/// Reads what was given without repeating it: it may hold a password.
+/// Parses the URL. Its errors do not repeat it, because it may contain a password.
 fn read_url(url: &str) -> Result<Config> {
     let mut config: Config = url.parse().context(
         "--url cannot be read; it looks like postgres://user:password@host:5432/database",
@@ -220,7 +220,7 @@ fn read_url(url: &str) -> Result<Config> {
     Ok(config)
 }
 
-/// The address of a configuration, for programs that take one.
+/// Returns the URL of a configuration, for programs that take one.
 fn url_of(config: &Config) -> String {
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(host)) if host.contains(':') => format!("[{host}]"),
@@ -239,7 +239,7 @@ fn url_of(config: &Config) -> String {
     format!("postgres://{user}{password}@{host}:{port}/{database}")
 }
 
-/// As part of an address, where most signs mean something.
+/// Percent-encodes a part of a URL.
 fn encoded(bytes: &[u8]) -> String {
     let sign = |&byte: &u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
@@ -259,8 +259,8 @@ pub(crate) async fn connect(config: &Config) -> Result<Client> {
     Ok(client)
 }
 
-/// Lets the server write now what it would write later. Not every role may ask for that; then a run may pay
-/// for the one before.
+/// Forces a checkpoint, so that it does not happen during a run. Not every role may do that; then
+/// a run may pay for the one before.
 pub(crate) async fn checkpoint(client: &Client) -> Result<()> {
     match client.batch_execute("checkpoint").await {
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(()),
@@ -268,7 +268,7 @@ pub(crate) async fn checkpoint(client: &Client) -> Result<()> {
     }
 }
 
-/// Where this program was built: on a disk, and ours.
+/// Returns the folder of this program's build, which is on a disk.
 fn folder_on_disk() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     Ok(program
@@ -281,7 +281,7 @@ fn folder_on_disk() -> Result<PathBuf> {
 mod tests {
     use super::*;
 
-    /// What matters of an address is what is read from it.
+    /// Checks that parsing and printing preserves a URL.
     fn assert_survives(url: &str) {
         let config = read_url(url).expect("the address can be read");
         let again = read_url(&url_of(&config)).expect("our own address can be read");

@@ -1,6 +1,6 @@
-//! What a handful of numbers says.
+//! Statistics of a few numbers.
 
-/// The middle one, or what lies between the two in the middle.
+/// Returns the median.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -11,7 +11,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The one that so many lie below.
+/// Returns a quantile.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,8 +1,8 @@
-//! What must be reached, as ratios in one run where it can be.
+//! The targets, as ratios within one run where possible.
 
 use crate::args::{Kind, Workload};
 
-/// What one figure must be to another, or by itself.
+/// A bound on a figure, or on its ratio to another one.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) of: Of,
@@ -18,10 +18,10 @@ pub(crate) struct Of {
     pub(crate) place: &'static str,
 }
 
-/// What it is compared with.
+/// The reference of a target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By {
-    /// Nothing: the bound has the figure's own unit.
+    /// None: the bound has the figure's own unit.
     Itself,
     /// Another figure of the run.
     Figure(Of),
@@ -53,7 +53,7 @@ impl std::fmt::Display for Bound {
     }
 }
 
-/// Whether a place is neither of our stores.
+/// Returns whether a place is a peer and not one of our stores.
 pub(crate) fn is_peer(place: &str) -> bool {
     place != Kind::Postgres.name() && place != Kind::Sqlite.name()
 }
@@ -149,7 +149,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target(
         postgres(Parked, "parked memory"),
         Figure(postgres(Parked, "idle memory")),
-        // Whatever an engine kept for each of a million would show; what the allocator keeps varies by less.
+        // Memory per parked instance would exceed this at a million; the allocator varies by less.
         AtMost(1.25),
     ),
     target(
@@ -189,7 +189,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ),
     target(postgres(FlowReplay, "resume at n"), Itself, AtMost(20.0)),
     target(sqlite(FlowReplay, "resume at n"), Itself, AtMost(20.0)),
-    // Four times the history, no more than four times the time: what grows faster would show.
+    // Four times the history takes at most four times as long: superlinear growth would fail.
     target(
         postgres(FlowReplay, "resume at 4n"),
         Figure(postgres(FlowReplay, "resume at n")),

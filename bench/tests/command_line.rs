@@ -1,4 +1,4 @@
-//! The program as somebody calls it.
+//! Tests of the program by its command line.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use tokio_postgres::{Config, NoTls};
 fn bench(line: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_outlast-bench"))
         .args(line.split_whitespace())
-        // Somebody who develops has it on; users must not see one.
+        // Developers set it; users must not see a backtrace.
         .env("RUST_BACKTRACE", "1")
         .output()
         .expect("the program can be started")
@@ -46,7 +46,7 @@ fn every_line_of_json_has_what_was_promised() {
     }
 }
 
-/// It fails, in a sentence of its own.
+/// Checks that it fails with its own message.
 fn assert_refused(line: &str, because: &str) {
     let output = bench(line);
     let said = String::from_utf8_lossy(&output.stderr);

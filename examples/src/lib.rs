@@ -1,6 +1,7 @@
-//! What the examples share: which database they use, and how one of them runs a second process of itself.
+//! Code that the examples share: the choice of the database, and starting a second process of the
+//! same example.
 //!
-//! Everything that is worth showing is in `bin/`, one program each.
+//! The features are shown in `bin/`, one program each.
 
 use anyhow::{Context as _, Result, bail};
 use outlast::{Engine, EngineBuilder, Postgres, Sqlite};
@@ -12,12 +13,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 
-/// The schema that the examples have to themselves, so that they can be tried on any database.
+/// The schema of the examples, so that they can run on any database.
 pub const SCHEMA: &str = "outlast_examples";
 
-/// An engine on SQLite in memory, or on the PostgreSQL of `OUTLAST_DATABASE_URL`.
+/// Returns an engine on SQLite in memory, or on the PostgreSQL of `OUTLAST_DATABASE_URL`.
 ///
-/// Your program says which: `Engine::builder(Sqlite::open("shop.db")?)`, or
+/// Your program chooses its store: `Engine::builder(Sqlite::open("shop.db")?)`, or
 /// `Engine::builder(Postgres::connect(&url).await?)`.
 pub async fn engine() -> Result<EngineBuilder> {
     match postgres_url() {
@@ -26,19 +27,20 @@ pub async fn engine() -> Result<EngineBuilder> {
     }
 }
 
-/// A database that several processes can use: the PostgreSQL of `OUTLAST_DATABASE_URL`, or a file in `folder`.
+/// Returns a database that several processes can use: the PostgreSQL of `OUTLAST_DATABASE_URL`, or
+/// a file in `folder`.
 pub fn shared_database(folder: &Path) -> String {
     let file = || folder.join("shop.db").display().to_string();
     postgres_url().unwrap_or_else(file)
 }
 
-/// The PostgreSQL of `OUTLAST_DATABASE_URL`, if it names one.
+/// Returns the PostgreSQL of `OUTLAST_DATABASE_URL`, if it is set.
 pub fn postgres_url() -> Option<String> {
     let url = std::env::var("OUTLAST_DATABASE_URL").ok();
     url.filter(|url| !url.is_empty())
 }
 
-/// An engine on what [`shared_database`] named.
+/// Returns an engine on the result of [`shared_database`].
 pub async fn engine_on(database: &str) -> Result<EngineBuilder> {
     Ok(if database.starts_with("postgres") {
         let options = Postgres::options(database)?.schema(SCHEMA);
@@ -48,12 +50,13 @@ pub async fn engine_on(database: &str) -> Result<EngineBuilder> {
     })
 }
 
-/// Sends a POST with a JSON body, and answers the status and the body of the response.
+/// Sends a POST with a JSON body, and returns the status and the body of the response.
 pub async fn send_post(address: SocketAddr, path: &str, body: &str) -> Result<(u16, String)> {
     send(address, "POST", path, &[], body).await
 }
 
-/// Sends a request, with a JSON body unless it is empty, and answers the status and the body of the response.
+/// Sends a request, with a JSON body unless it is empty. Returns the status and the body of the
+/// response.
 pub async fn send(
     address: SocketAddr,
     method: &str,
@@ -83,12 +86,12 @@ pub async fn send(
 pub struct WorkerProcess {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// What it has printed and was read.
+    /// The lines of its output that were read.
     pub said: Vec<String>,
 }
 
 impl WorkerProcess {
-    /// Starts it.
+    /// Starts the process.
     pub fn start(database: &str) -> Result<WorkerProcess> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["worker", database])
@@ -103,14 +106,14 @@ impl WorkerProcess {
         })
     }
 
-    /// The database, when this process is such a worker.
+    /// Returns the database if this process is such a worker.
     pub fn database() -> Option<String> {
         let mut arguments = std::env::args().skip(1);
         arguments.next().filter(|first| first == "worker")?;
         arguments.next()
     }
 
-    /// Reads on until it says something that begins with `text`.
+    /// Reads until a line begins with `text`.
     pub async fn says(&mut self, text: &str) -> Result<()> {
         while let Some(line) = self.read_line().await? {
             if line.starts_with(text) {
@@ -120,14 +123,15 @@ impl WorkerProcess {
         bail!("the worker ended before it said {text:?}")
     }
 
-    /// Sends it a signal of the operating system: `TERM` asks it to stop, `KILL` does not ask.
+    /// Sends a signal of the operating system: `TERM` asks the process to stop, `KILL` ends it at
+    /// once.
     pub fn send(&self, signal: Signal) -> Result<()> {
         let id = self.child.id().context("it has not ended yet")?;
         let id = Pid::from_raw(id.try_into()?).context("its id is not zero")?;
         Ok(kill_process(id, signal)?)
     }
 
-    /// Waits for its end, reading what it still says.
+    /// Waits until the process ends, and reads the rest of its output.
     pub async fn ended(&mut self) -> Result<ExitStatus> {
         while self.read_line().await?.is_some() {}
         Ok(self.child.wait().await?)

@@ -1,4 +1,5 @@
-//! The limit: the same rows, indexes and commits driven by a bare loop of batched SQL, with no engine.
+//! The upper limit: the same rows, indexes and commits, driven by a loop of batched SQL without an
+//! engine.
 
 mod postgres;
 mod sqlite;

@@ -1,4 +1,4 @@
-//! The limit on PostgreSQL: two connections, a thousand rows a statement, nothing in between.
+//! The upper limit on PostgreSQL: two connections, a thousand rows per statement.
 
 use crate::cpu::Usage;
 use crate::figure::Sample;
@@ -10,10 +10,10 @@ use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 use tokio_postgres::{Client, Config, Statement};
 
-/// Two saturate two cores; more bring nothing.
+/// Two saturate two cores; more gain nothing.
 const CONNECTIONS: usize = 2;
 
-/// What a planner that knows nothing of these tables must be told, for every statement below.
+/// Planner settings for every statement below, because these tables have no statistics.
 const PLANS: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off; \
                      set enable_mergejoin = off; set jit = off; set plan_cache_mode = force_generic_plan";
 
@@ -24,7 +24,7 @@ const INSERT: &str = "
            '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', now(), now()
       from unnest($1::text[]) as n (state)";
 
-/// A claim does not wait for the disk: one that is forgotten was never begun.
+/// A claim does not wait for the disk: a lost claim never began.
 const CLAIM: &str = "
     with picked as materialized (
         select i.id
@@ -114,7 +114,7 @@ impl Hand {
         })
     }
 
-    /// Until there is nothing left; answers how many instances it brought to their end.
+    /// Runs until nothing is left. Returns the number of instances that it completed.
     async fn run(&self, steps: usize, bar: &ProgressBar) -> Result<usize> {
         let mut done = 0;
         loop {
@@ -223,7 +223,7 @@ pub(super) async fn insert(run: &Run<'_>, config: &Config) -> Result<Vec<Sample>
     ])
 }
 
-/// So many rows from so many connections, each statement a batch and a transaction.
+/// Inserts this many rows from this many connections; each statement is a batch and a transaction.
 async fn insert_from(
     run: &Run<'_>,
     config: &Config,

@@ -1,4 +1,4 @@
-//! The limit on SQLite: one connection, a thousand rows a transaction, nothing in between.
+//! The upper limit on SQLite: one connection, a thousand rows per transaction.
 
 use crate::cpu::Usage;
 use crate::figure::Sample;
@@ -72,7 +72,7 @@ pub(super) fn insert(run: &Run<'_>, path: &Path) -> Result<Vec<Sample>> {
     ])
 }
 
-/// As the store opens its file: a commit waits for the disk.
+/// With the settings of the store: a commit waits for the disk.
 fn open(path: &Path) -> Result<Connection> {
     let connection = Connection::open(path)?;
     connection.execute_batch("pragma journal_mode = wal; pragma synchronous = full")?;

@@ -1,4 +1,4 @@
-//! What a claim costs with more and more to choose from, and as many finished beside them.
+//! The cost of a claim with a growing backlog, and as many finished instances beside it.
 
 use super::Run;
 use super::claims::{copy, cost, insert_runnable};
@@ -28,7 +28,7 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// One that the engine has brought to its end, to be copied.
+/// Returns an instance that the engine has finished, to be copied.
 async fn finish_one(bed: &Bed) -> Result<InstanceId> {
     let builder = bed.builder().machine(Single(Counter::default()));
     let engine = builder.queue("default", 100).start().await?;

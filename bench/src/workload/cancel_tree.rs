@@ -1,4 +1,4 @@
-//! A tree of parked instances, from its cancel until all have ended.
+//! A tree of parked instances, from its cancel until all have finished.
 
 use super::{Run, until_all_ran};
 use crate::figure::Sample;
@@ -25,7 +25,7 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     let bar = run.bar(members, "growing");
     until_all_ran(&bar, &eye, &counter, members).await?;
     bed.settle().await?;
-    // Everybody is asked, and says so.
+    // Every instance runs `on_cancel` and counts it.
     counter.store(0, Ordering::Relaxed);
     let meter = run.meter()?;
     engine.cancel_tree(root, Note::by("bench")).await?;

@@ -16,7 +16,7 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     Ok(vec![ahead, requeued])
 }
 
-/// From the start of the engine until all chains are done.
+/// Runs from the start of the engine until all chains are done.
 pub(super) async fn run_chains(
     run: &Run<'_>,
     name: &str,
@@ -31,7 +31,7 @@ pub(super) async fn run_chains(
     Ok(Sample::rate(name, steps, "steps/s", usage))
 }
 
-/// Chains to run.
+/// Inserts the chains.
 async fn fill(run: &Run<'_>, client: &Client) -> Result<()> {
     let bar = run.bar(run.n, "inserting");
     let left = CHAIN_STEPS;

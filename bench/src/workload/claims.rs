@@ -1,4 +1,4 @@
-//! What a claim of a hundred costs, through the store's own verb.
+//! The cost of a claim of a hundred, by a direct call of the store.
 
 use super::{REPEATS, Run};
 use crate::bed::Bed;
@@ -13,20 +13,21 @@ use outlast_core::{ClaimRequest, MachineVersion, NewWorker, Release, WorkerId};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Instances of one claim: as many as the README's engine has slots.
+/// Instances per claim: as many as the README's engine has slots.
 const MAX: usize = 100;
 
-/// Claims that are measured.
+/// The number of measured claims.
 const CLAIMS: usize = 200;
 
-/// Claims that are held at the same time: then they are given back, and the backlog is as large as it was.
+/// Claims held at the same time. They are released afterwards, so the backlog keeps its size.
 const HELD: usize = 20;
 
-/// What is given back goes to the end of the queue, as a queue in use has its finished rows behind the pick and
-/// its new ones at the end; given back to its place, a claim would meet the same few rows again and again.
+/// Released instances go to the end of the queue. In a queue in use, finished rows are behind the
+/// claim and new ones at the end. Without this delay a claim would find the same few rows
+/// repeatedly.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What claims took.
+/// The cost of claims.
 pub(super) struct Cost {
     times: Times,
     cpu_us: f64,
@@ -35,7 +36,8 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// As figures: the time, and the processor of whoever does the work, which a busy disk does not change.
+    /// Returns the figures: the time, and the processor time of the database, which a busy disk
+    /// does not change.
     pub(super) fn samples(&self, place: &str) -> [Sample; 2] {
         let cpu = Sample::new(format!("claim cpu {place}"), self.cpu_us, "µs", self.usage);
         [
@@ -47,7 +49,7 @@ impl Cost {
     }
 }
 
-/// What claims from so many that are runnable cost; measured again while somebody else is busy.
+/// Measures claims from this many runnable instances; repeats while other processes are busy.
 pub(super) async fn cost(run: &Run<'_>, bed: &Bed, runnable: usize) -> Result<Cost> {
     let hand = Hand::new(bed).await?;
     let mut quietest = measure(run, &hand, runnable).await?;
@@ -64,12 +66,12 @@ pub(super) async fn cost(run: &Run<'_>, bed: &Bed, runnable: usize) -> Result<Co
     Ok(quietest)
 }
 
-/// Claims again and again.
+/// Claims repeatedly.
 async fn measure(run: &Run<'_>, hand: &Hand, runnable: usize) -> Result<Cost> {
     let held = (runnable / MAX / 2).clamp(1, HELD);
     let bar = run.bar(CLAIMS, "claims");
     let (mut milliseconds, mut stretches) = (Vec::new(), Vec::new());
-    // The first opens connections and prepares statements.
+    // The first claim opens connections and prepares statements.
     let warm_up = hand.claim().await?;
     hand.release(warm_up).await?;
     while milliseconds.len() < CLAIMS {
@@ -86,7 +88,7 @@ async fn measure(run: &Run<'_>, hand: &Hand, runnable: usize) -> Result<Cost> {
     }
     bar.finish_and_clear();
     let usage = Usage::over(&stretches);
-    // SQLite's work is done in this process.
+    // SQLite works in this process.
     let worked = match run.site.server_process() {
         Some(_) => usage.database,
         None => usage.engine,
@@ -155,14 +157,14 @@ impl Hand {
     }
 }
 
-/// One runnable instance, to be copied.
+/// Returns one runnable instance, to be copied.
 pub(super) async fn insert_runnable(bed: &Bed) -> Result<InstanceId> {
     let new = New::<Single>(One::Work { number: 1 });
     let inserted = bed.client().insert(new).await?;
     Ok(inserted.id().context("the instance has no id")?.get())
 }
 
-/// Copies of an instance, with a bar.
+/// Copies an instance, with a progress bar.
 pub(super) async fn copy(
     run: &Run<'_>,
     bed: &Bed,

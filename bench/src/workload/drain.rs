@@ -12,7 +12,7 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     Ok(vec![Sample::rate("drain", run.n, "steps/s", usage)])
 }
 
-/// From the start of the engine until nothing is left.
+/// Runs from the start of the engine until nothing is left.
 pub(super) async fn drain(run: &Run<'_>) -> Result<Usage> {
     let bed = run.site.fresh().await?;
     fill(run, &bed.client()).await?;
@@ -21,7 +21,7 @@ pub(super) async fn drain(run: &Run<'_>) -> Result<Usage> {
     run_to_the_end(run, &bed, builder, &counter, run.n).await
 }
 
-/// Instances to run.
+/// Inserts the instances.
 async fn fill(run: &Run<'_>, client: &Client) -> Result<()> {
     let bar = run.bar(run.n, "inserting");
     let new = (0..run.n as u64).map(|number| New::<Single>(One::Work { number }));

@@ -1,4 +1,4 @@
-//! One parent and its children, until it has joined them; and as many without a parent.
+//! One parent and its children, until the join; and as many without a parent.
 
 use super::{DEADLINE, Run, drain};
 use crate::cpu::Usage;
@@ -17,7 +17,7 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     ])
 }
 
-/// From the insert of the parent to its end.
+/// Measures from the insert of the parent to its end.
 pub(super) async fn fan_out(run: &Run<'_>, window: Option<usize>) -> Result<Usage> {
     ensure!(
         run.n <= CHILDREN_MAX,
@@ -49,7 +49,7 @@ pub(super) async fn fan_out(run: &Run<'_>, window: Option<usize>) -> Result<Usag
     Ok(usage)
 }
 
-/// Moves the bar for as long as somebody wants it.
+/// Updates the progress bar until it is dropped.
 async fn show(bar: &ProgressBar, counter: &Counter) -> std::convert::Infallible {
     loop {
         bar.set_position(counter.load(Ordering::Relaxed));

@@ -10,9 +10,9 @@ use outlast::limits::CHILDREN_MAX;
 use outlast::prelude::*;
 use std::time::Instant;
 
-/// How often the two take turns: each is over in a moment.
+/// How often the two alternate: each is short.
 const TURNS: usize = 20;
-/// What comes first prepares statements.
+/// The first ones prepare statements.
 const WARM_UP: usize = 2;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
@@ -55,7 +55,8 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     ])
 }
 
-/// What a parent that answers how many children it had took, in milliseconds.
+/// Returns the milliseconds from insert to end of a parent whose result is the number of its
+/// children.
 async fn from_insert_to_end<M: Machine<Output = usize>>(
     run: &Run<'_>,
     client: &Client,
@@ -70,7 +71,7 @@ async fn from_insert_to_end<M: Machine<Output = usize>>(
     Ok((milliseconds, meter.stop()?))
 }
 
-/// The turns of one side.
+/// The samples of one side.
 #[derive(Default)]
 struct Turns {
     milliseconds: Vec<f64>,

@@ -1,4 +1,4 @@
-//! Workflows that wait, from signal to done, with longer and longer histories: what is run again when they go on.
+//! Waiting workflows from signal to done, with growing histories: measures the replay.
 
 use super::{DEADLINE, Run, until_all_ran};
 use crate::bed::Bed;
@@ -10,9 +10,9 @@ use anyhow::{Result, ensure};
 use outlast::prelude::*;
 use std::time::Instant;
 
-/// Workflows of each length.
+/// Workflows per length.
 const EACH: usize = 25;
-/// Of these the first ones open connections, prepare statements and fill caches.
+/// The first ones open connections, prepare statements and fill caches.
 const WARM_UP: usize = 5;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
@@ -35,7 +35,7 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     let client = bed.client();
     let bar = run.bar(EACH * lengths.len(), "resuming");
     let mut stretches: [Vec<(f64, Usage)>; 5] = Default::default();
-    // In turns: a length that ran alone would have a moment of the machine to itself.
+    // Alternates the lengths, so that all share the same conditions of the machine.
     for nth in 0..EACH {
         for (place, ((_, events), parked)) in lengths.iter().zip(&waiting).enumerate() {
             let took = resume(run, &client, parked[nth], *events).await?;
@@ -55,7 +55,7 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     Ok(samples.collect())
 }
 
-/// Workflows that wait with so many events behind them.
+/// Starts workflows that wait with this many events.
 async fn park(
     run: &Run<'_>,
     bed: &Bed,
@@ -74,7 +74,7 @@ async fn park(
     Ok(inserted.iter().filter_map(Inserted::id).collect())
 }
 
-/// From signal to done, in milliseconds.
+/// Returns the milliseconds from signal to done.
 async fn resume(
     run: &Run<'_>,
     client: &Client,
@@ -86,7 +86,7 @@ async fn resume(
     client.signal(id, Go).await?;
     let behind = client.wait(id, DEADLINE).await?;
     let milliseconds = begun.elapsed().as_secs_f64() * 1_000.0;
-    // And the signal itself.
+    // And the event of the signal.
     ensure!(behind == events + 1, "{behind} events instead of {events}");
     Ok((milliseconds, meter.stop()?))
 }

@@ -1,4 +1,4 @@
-//! Workflows of ten steps, and machines of as many.
+//! Workflows of ten steps, and machines with as many.
 
 use super::{Run, chain, run_to_the_end};
 use crate::figure::Sample;
@@ -22,7 +22,7 @@ async fn run_workflows(run: &Run<'_>) -> Result<Sample> {
     Ok(Sample::rate("flow-steps", steps, "steps/s", usage))
 }
 
-/// Workflows to run.
+/// Inserts the workflows.
 async fn fill(run: &Run<'_>, client: &Client) -> Result<()> {
     let bar = run.bar(run.n, "inserting");
     let new = (0..run.n as u64).map(outlast::Run::<Steps>);

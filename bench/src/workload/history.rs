@@ -1,4 +1,4 @@
-//! Instances of ten steps, with nothing of their way recorded, with their transitions, and with their states.
+//! Instances of ten steps that record nothing, their transitions, or their states.
 
 use super::{Run, run_to_the_end};
 use crate::figure::Sample;

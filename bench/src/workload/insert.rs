@@ -1,4 +1,4 @@
-//! Rows in: one by one, by the thousand, and from many callers at once.
+//! Inserts: single rows, batches, and concurrent callers.
 
 use super::Run;
 use crate::cpu::Usage;
@@ -7,12 +7,12 @@ use crate::machines::{One, Single};
 use anyhow::Result;
 use outlast::prelude::*;
 
-/// Rows of one batch.
+/// Rows per batch.
 pub(crate) const BATCH: usize = 1_000;
-/// Callers at once.
+/// Concurrent callers.
 pub(crate) const CALLERS: usize = 32;
 
-/// Of single rows there are fewer, or it would take long.
+/// The number of single inserts, which is smaller because each takes long.
 pub(crate) fn single(rows: usize) -> usize {
     (rows / 20).max(1)
 }

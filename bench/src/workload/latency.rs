@@ -1,4 +1,4 @@
-//! From insert to done on an engine with nothing else to do, and from step to step.
+//! From insert to done on an idle engine, and from step to step.
 
 use super::turns::in_turns;
 use super::{DEADLINE, Run};
@@ -33,13 +33,14 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
         both.commits.median("one commit"),
         both.ours.median("latency p50"),
         both.ours.quantile("latency p99", 0.99),
-        // What a user pays for each, the turns through the queue that the run-ahead's budget asks for included.
+        // The user's cost per step, including the trips through the queue when the run-ahead
+        // budget is used up.
         gaps.mean("step to step"),
         gaps.median("step to step p50"),
     ])
 }
 
-/// One chain alone: what lies between the starts of its steps.
+/// One chain alone: the time between the starts of its steps.
 async fn step_to_step(run: &Run<'_>, bed: &Bed, starts: &Starts) -> Result<Times> {
     let client = bed.client();
     let bar = run.bar(run.n, "step to step");
@@ -47,7 +48,7 @@ async fn step_to_step(run: &Run<'_>, bed: &Bed, starts: &Starts) -> Result<Times
     let meter = run.meter()?;
     let chain = Link::Link {
         number: 1,
-        // One gap less than steps.
+        // There is one gap less than steps.
         left: run.n as u64 + 1,
     };
     let id = client.insert(New::<Trail>(chain)).await?;

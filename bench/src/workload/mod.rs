@@ -1,4 +1,4 @@
-//! The workloads, and how their sides take turns.
+//! The workloads, and how their sides alternate.
 
 mod backlog;
 mod cancel_tree;
@@ -33,13 +33,13 @@ use outlast::EngineBuilder;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often something is repeated when somebody else was busy.
+/// How often a run is repeated while other processes are busy.
 const REPEATS: usize = 3;
 
-/// What takes longer than this has failed.
+/// A run that takes longer than this has failed.
 const DEADLINE: Duration = Duration::from_secs(900);
 
-/// An engine of which nothing is heard for so long has failed.
+/// An engine without progress for this long has failed.
 const STALLED: Duration = Duration::from_secs(60);
 
 /// One side of a comparison.
@@ -50,7 +50,7 @@ enum Side {
     Peer(String, Workload),
 }
 
-/// Runs every workload that was asked for, its sides in turn.
+/// Runs every requested workload; its sides alternate.
 pub(crate) async fn run(args: &Args, report: &mut Report) -> Result<()> {
     args.check()?;
     for peer in &args.peers {
@@ -92,7 +92,7 @@ fn sides(args: &Args, workload: Workload, kind: Kind) -> Vec<Side> {
     sides
 }
 
-/// Runs one side, again while somebody else is busy, and adds what the quietest run brought.
+/// Runs one side, repeats it while other processes are busy, and adds the quietest run.
 async fn measure(
     args: &Args,
     site: &Site,
@@ -126,7 +126,7 @@ async fn measure(
     Ok(())
 }
 
-/// What takes minutes to fill repeats by itself only what others can disturb.
+/// A workload that takes minutes to fill repeats only the parts that others can disturb.
 fn repeats(workload: Workload) -> usize {
     match workload {
         Workload::Parked | Workload::Backlog | Workload::FlowReplay => 0,
@@ -145,7 +145,7 @@ fn repeats(workload: Workload) -> usize {
     }
 }
 
-/// How much others did while they could disturb.
+/// Returns the load of other processes during the sensitive parts.
 fn noise(samples: &[Sample]) -> f64 {
     let disturbed = samples.iter().filter(|sample| !sample.is_quiet());
     disturbed
@@ -225,7 +225,7 @@ impl Side {
         }
     }
 
-    /// Ours are what a user who tunes nothing has: the README's engine.
+    /// Our settings are the defaults: the README's engine.
     fn settings(&self, site: &Site) -> String {
         let engine = match self {
             Side::Ours(_) => "default, queue of 100",
@@ -240,13 +240,13 @@ impl Side {
 pub(crate) struct Run<'a> {
     pub(crate) site: &'a Site,
     pub(crate) n: usize,
-    /// How long an engine with nothing to do is watched.
+    /// How long an idle engine is observed.
     idle: Duration,
     label: String,
 }
 
 impl Run<'_> {
-    /// A bar of so many things, on the terminal if there is one.
+    /// Returns a progress bar of this length, visible on a terminal.
     pub(crate) fn bar(&self, length: usize, doing: &'static str) -> ProgressBar {
         let style = ProgressStyle::with_template(
             "{prefix} {msg} {wide_bar} {human_pos}/{human_len} {elapsed}",
@@ -265,7 +265,7 @@ impl Run<'_> {
     }
 }
 
-/// Starts the engine on what is there, and measures until nothing is left to run.
+/// Starts the engine on the existing instances, and measures until nothing is left to run.
 async fn run_to_the_end(
     run: &Run<'_>,
     bed: &Bed,
@@ -286,7 +286,7 @@ async fn run_to_the_end(
     Ok(usage)
 }
 
-/// Waits until so many steps have run and nothing is left to run.
+/// Waits until this many steps have run and nothing is left to run.
 async fn until_all_ran(
     bar: &ProgressBar,
     eye: &Eye,
@@ -307,7 +307,7 @@ async fn until_all_ran(
             moved.1.elapsed() < STALLED,
             "nothing has moved for {STALLED:?}: {ran} of {steps} steps ran"
         );
-        // Near the end it is worth looking often.
+        // Polls more often near the end.
         let near = ran + 2_000 > steps as u64;
         let pause = if near { 1 } else { 20 };
         tokio::time::sleep(Duration::from_millis(pause)).await;

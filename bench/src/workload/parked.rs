@@ -1,4 +1,4 @@
-//! An engine with nothing to do: alone, and beside parked instances.
+//! An idle engine: alone, and beside parked instances.
 
 use super::claims::{Cost, copy, cost, insert_runnable};
 use super::{DEADLINE, Run};
@@ -10,15 +10,15 @@ use anyhow::{Context as _, Result};
 use outlast::EngineBuilder;
 use outlast::prelude::*;
 
-/// What is runnable while claims are measured.
+/// Runnable instances while claims are measured.
 const RUNNABLE: usize = 10_000;
 
-/// How long an engine may take to come to rest after its start.
+/// How long an engine may take to become idle after its start.
 const START: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
-    // Everything once beforehand: what a process has touched for the first time stays in its memory, and would
-    // look as if the second needed more.
+    // A warm-up of everything: memory that a process has touched once stays resident, and would
+    // make the second measurement look larger.
     watch(run, 1, Duration::ZERO).await?;
     let none = watch(run, 0, run.idle).await?;
     let parked = watch(run, run.n, run.idle).await?;
@@ -27,7 +27,7 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// What an engine with nothing to do uses.
+/// The resources of an idle engine.
 struct Watched {
     usage: Usage,
     memory_mb: f64,
@@ -53,7 +53,7 @@ impl Watched {
     }
 }
 
-/// Watches an engine beside so many parked instances for so long.
+/// Observes an engine beside this many parked instances.
 async fn watch(run: &Run<'_>, parked: usize, idle: Duration) -> Result<Watched> {
     let bed = run.site.fresh().await?;
     if parked > 0 {
@@ -70,11 +70,11 @@ async fn watch(run: &Run<'_>, parked: usize, idle: Duration) -> Result<Watched> 
     })
 }
 
-/// The engine's and the database's share of the processor while nothing happens, and our memory.
+/// Measures the processor usage of engine and database while nothing happens, and our memory.
 async fn rest(run: &Run<'_>, bed: &Bed, idle: Duration) -> Result<(Usage, f64)> {
     let engine = builder(bed).start().await?;
     tokio::time::sleep(START.min(idle)).await;
-    // Drawn once: a bar that moves is work too.
+    // Drawn once: updating a bar costs processor time too.
     let bar = run.bar(1, "nothing to do");
     bar.tick();
     let meter = run.meter()?;
@@ -93,7 +93,7 @@ async fn claim_beside(run: &Run<'_>, bed: &Bed) -> Result<Cost> {
     cost(run, bed, RUNNABLE).await
 }
 
-/// One that the engine itself has parked, to be copied.
+/// Returns an instance that the engine itself has parked, to be copied.
 async fn park_one(bed: &Bed) -> Result<InstanceId> {
     let engine = builder(bed).start().await?;
     let new = New::<Waiting>(Parking::Start { number: 1 });

@@ -47,7 +47,7 @@ async fn park(client: &Client, number: u64) -> Result<Id<Waiting>> {
     Ok(id)
 }
 
-/// Many are parked; many callers signal one after the other until all are done.
+/// Parks many instances. Concurrent callers signal them one after the other until all are done.
 async fn at_once(run: &Run<'_>) -> Result<Usage> {
     let bed = run.site.fresh().await?;
     let counter = Counter::default();

@@ -1,4 +1,4 @@
-//! Retries with random delays: how much later than due they start.
+//! Retries with random delays: how late they start.
 
 use super::{Run, run_to_the_end};
 use crate::cpu::Usage;
@@ -7,7 +7,7 @@ use crate::machines::{Counter, Delayed, Later};
 use anyhow::{Result, ensure};
 use outlast::prelude::*;
 
-/// Over how long the retries are spread.
+/// The period over which the retries are spread.
 const SPREAD_MS: u64 = 9_000;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
@@ -27,7 +27,8 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
 
 async fn fill(run: &Run<'_>, client: &Client) -> Result<()> {
     let bar = run.bar(run.n, "inserting");
-    // So that all have failed once before the first is due: that would be late behind them.
+    // All must have failed once before the first retry is due; otherwise it would wait behind
+    // them.
     let earliest = 1_000 + run.n as u64 / 4;
     let new = (0..run.n).map(|_| {
         let delay_ms = fastrand::u64(earliest..earliest + SPREAD_MS);
@@ -38,7 +39,7 @@ async fn fill(run: &Run<'_>, client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Nothing wakes early (I10), and nothing is missing.
+/// No retry starts early (I10), and none is missing.
 fn check(lateness: &[f64], n: usize) -> Result<()> {
     ensure!(lateness.len() == n, "{} of {n} are done", lateness.len());
     let early = lateness.iter().filter(|late| **late < 0.0);

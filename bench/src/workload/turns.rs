@@ -1,4 +1,4 @@
-//! One thing at a time, in turns with bare commits: both are as slow as the disk is at that moment.
+//! Alternates one operation with bare commits: both depend on the current speed of the disk.
 
 use super::Run;
 use crate::bare::Bare;
@@ -8,21 +8,22 @@ use crate::figure::Times;
 use anyhow::Result;
 use std::time::Duration;
 
-/// How often the two take turns.
+/// How often the two alternate.
 const TURNS: usize = 10;
 
-/// What comes first opens connections and prepares statements, which an engine that is up has behind it.
+/// The first operations open connections and prepare statements, which a running engine has done
+/// before.
 const WARM_UP: usize = 20;
-/// An engine with nothing to do has been up for a while, and knows by then whether there are other nodes to tell.
+/// An idle engine has run for a while, and knows whether there are other nodes to notify.
 const UP_FOR: Duration = Duration::from_secs(2);
 
-/// What both sides took.
+/// The samples of both sides.
 pub(super) struct Both {
     pub(super) ours: Times,
     pub(super) commits: Times,
 }
 
-/// Does a thing that answers its milliseconds `run.n` times, and as many bare commits.
+/// Runs an operation that returns its milliseconds `run.n` times, and as many bare commits.
 pub(super) async fn in_turns(
     run: &Run<'_>,
     bed: &Bed,
@@ -57,7 +58,7 @@ pub(super) async fn in_turns(
     })
 }
 
-/// The turns of one side.
+/// The samples of one side.
 #[derive(Default)]
 struct Turns {
     milliseconds: Vec<f64>,

@@ -1,10 +1,11 @@
-//! One parent and its children, fifty at a time, until it has joined them; and as many without a window.
+//! One parent and its children with a window of fifty, until the join; and as many without a
+//! window.
 
 use super::{Run, fanout};
 use crate::figure::Sample;
 use anyhow::Result;
 
-/// Children that run at a time.
+/// The size of the window.
 const WINDOW: usize = 50;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {

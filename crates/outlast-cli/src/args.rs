@@ -6,10 +6,10 @@ use crate::failure::EXIT_CODES;
 use crate::output::Format;
 use clap::{Parser, Subcommand};
 
-/// Where help lists what every command takes.
+/// The help heading of the options that every command has.
 pub(crate) const EVERYWHERE: &str = "Everywhere";
 
-/// State machines that outlast the process: start, signal, look at and operate instances.
+/// Durable state machines and workflows: start, signal, show and operate instances.
 #[derive(Debug, Parser)]
 #[command(name = "outlast", version, max_term_width = 100, after_help = EXIT_CODES)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -17,7 +17,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// How data is printed
+    /// Output format
     #[arg(
         short,
         long,
@@ -28,7 +28,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) output: Format,
 
-    /// Tell more of what happens, on stderr; twice for everything
+    /// Log more to stderr; twice for everything
     #[arg(short, long, global = true, help_heading = EVERYWHERE, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 
@@ -36,55 +36,55 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// A command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run sample machines on a database of their own, to look at
+    /// Run sample machines on their own database, to explore the tools
     Demo(crate::demo::DemoArgs),
     /// Serve the HTTP API and the dashboard of a database
     Serve(commands::serve::ServeArgs),
-    /// Make a token for the HTTP API: its secret, and the line that `serve` knows it by
+    /// Make a token for the HTTP API: its secret, and the line for the tokens file of `serve`
     Token(commands::token::TokenArgs),
-    /// Bring the schema of the database to this version, or show what that would take
+    /// Migrate the schema of the database to this version, or show what that would change
     Migrate(commands::migrate::MigrateArgs),
     /// Start an instance
     Insert(commands::insert::InsertArgs),
     /// Send a signal to an instance
     Signal(commands::signal::SignalArgs),
-    /// Show one instance: what it carries, what it waits for, its inbox, its children
+    /// Show one instance: its data, what it waits for, its inbox and its children
     Get(commands::get::GetArgs),
     /// List instances, newest first
     #[command(visible_alias = "ls")]
     List(commands::list::ListArgs),
     /// Count instances
     Count(commands::list::CountArgs),
-    /// Print what becomes of an instance until it ends
+    /// Print the changes of an instance until it finishes
     Watch(commands::watch::WatchArgs),
-    /// Show an instance with its children and theirs
+    /// Show an instance and its descendants
     Tree(commands::tree::TreeArgs),
-    /// Show what happened in a run of a workflow
+    /// Show the history of an instance
     History(commands::histories::HistoryArgs),
     /// Write a run of a workflow with its whole history as JSON, to replay it against other code
     Export(commands::histories::ExportArgs),
-    /// Start failed or cancelled instances again at the step where they ended
+    /// Restart failed or cancelled instances at the step where they ended
     Retry(commands::bulk::BulkArgs),
-    /// Ask instances to end; each decides how, and is cancelled then
+    /// Ask instances to end as cancelled; each may first undo its work
     Cancel(commands::end_instances::EndArgs),
-    /// End instances as cancelled at once, whatever they do
+    /// End instances as cancelled at once, whatever their status
     Terminate(commands::end_instances::EndArgs),
-    /// Remove instances that have ended
+    /// Delete finished instances
     Delete(commands::bulk::BulkArgs),
     /// Show the queues; pause and resume them
     Queues(commands::queues::QueuesArgs),
     /// Show the workers
     Workers,
-    /// Remove instances that ended long ago
+    /// Delete instances that finished long ago
     Collect(commands::collect::CollectArgs),
     /// Watch the whole database on the full screen
     Top(crate::top::TopArgs),
-    /// Examine the database and say what to do about what is found
+    /// Check the database and suggest a remedy for each finding
     Doctor(commands::doctor::DoctorArgs),
-    /// Print the completions for a shell
+    /// Print the completion script of a shell
     Completions(commands::completions::CompletionsArgs),
 }
 

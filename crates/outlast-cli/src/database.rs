@@ -1,4 +1,4 @@
-//! Which database, and opening it.
+//! The database options, and opening a database.
 
 use crate::args::EVERYWHERE;
 use crate::failure::Failure;
@@ -12,13 +12,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who is not told by then finds out by looking.
+/// How long closing waits for the last notifications. Engines that miss one find the change by
+/// polling.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Which database.
+/// The database options.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DatabaseArgs {
-    /// The database: postgres://user@host/name, the path of an SQLite file, or @FILE for a file that says it
+    /// The database: postgres://user@host/name, the path of an SQLite file, or @FILE for a file
+    /// that contains one of these
     #[arg(
         short,
         long,
@@ -42,16 +44,16 @@ pub(crate) struct DatabaseArgs {
     pub(crate) schema: String,
 }
 
-/// What a command does to the database.
+/// How a command uses the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// It only looks, which a database that cannot be written allows as well.
+    /// Only reads, so a read-only database is enough.
     Read,
-    /// It writes.
+    /// Writes.
     Write,
 }
 
-/// Where a database is.
+/// The location of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Postgres { url: String, schema: String },
@@ -59,7 +61,7 @@ pub(crate) enum Place {
 }
 
 impl DatabaseArgs {
-    /// Where the database is that was named.
+    /// Returns the location of the named database.
     pub(crate) fn place(&self) -> Result<Place, Failure> {
         let Some(database) = self.database.as_deref().filter(|it| !it.is_empty()) else {
             let words = "no database is named; give --database postgres://user@host/name or --database FILE, or set OUTLAST_DATABASE";
@@ -93,7 +95,7 @@ impl Place {
         }
     }
 
-    /// Everybody on the machine can read the arguments of a process.
+    /// Every user of the machine can read the arguments of a process.
     fn warn_of_password(&self, mut arguments: impl Iterator<Item = OsString>) {
         let Place::Postgres { url, .. } = self else {
             return;
@@ -107,7 +109,7 @@ impl Place {
         }
     }
 
-    /// Opens what is there: nothing is created and no schema is changed.
+    /// Opens an existing database. It creates nothing and does not change the schema.
     async fn open(&self, access: Access) -> Result<Database, Failure> {
         match self {
             Place::Postgres { url, schema } => {
@@ -131,12 +133,13 @@ impl Place {
     }
 }
 
-/// How to reach a server, with the password from where its own programs look for it.
+/// Returns the connection settings of a server. The password comes from the places where libpq
+/// looks for it.
 pub(crate) fn postgres(url: &str) -> Result<Options, Failure> {
     Ok(Postgres::options(url)?.find_password())
 }
 
-/// What `@FILE` stands for: the first line of the file. Everything else is taken as it is.
+/// Resolves `@FILE` to the first line of the file. Any other value is returned unchanged.
 fn named_in_file(database: &str) -> Result<Cow<'_, str>, Failure> {
     let Some(file) = database.strip_prefix('@') else {
         return Ok(database.into());
@@ -154,7 +157,7 @@ fn named_in_file(database: &str) -> Result<Cow<'_, str>, Failure> {
     }
 }
 
-/// An older schema is mended by a command of this program.
+/// Adds the remedy for an older schema: `outlast migrate`.
 fn with_migrate(error: outlast::Error) -> Failure {
     let failure = Failure::from(error);
     if let Failure::Database(words) = &failure {
@@ -163,7 +166,7 @@ fn with_migrate(error: outlast::Error) -> Failure {
     failure
 }
 
-/// A path that was mistyped must not become a new database.
+/// A misspelt path must not create a new database.
 fn check_file(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     if !path.exists() {
@@ -180,18 +183,18 @@ fn check_file(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The version of the schema that this build works with.
+/// Returns the schema version that this build needs.
 pub(crate) fn needed_by_sqlite() -> i64 {
     Sqlite::migrations()
         .last()
         .map_or(0, |migration| migration.version)
 }
 
-/// A database that is open.
+/// An open database.
 pub(crate) struct Database {
-    /// Everything a program can do.
+    /// Everything that a program can do.
     pub(crate) client: Client,
-    /// What only engines do: collecting.
+    /// The calls of engines: collecting.
     pub(crate) store: Arc<dyn Store>,
 }
 
@@ -203,7 +206,8 @@ impl Database {
         }
     }
 
-    /// Lets go of it, once others have heard what was done: a step that runs learns late of a cancel otherwise.
+    /// Closes the database after the pending notifications are sent. Otherwise a running step
+    /// would learn of a cancel late.
     pub(crate) async fn close(self) {
         let _ = tokio::time::timeout(LAST_WORDS, self.client.wait_told()).await;
         self.store.close().await;

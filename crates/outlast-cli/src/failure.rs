@@ -1,9 +1,9 @@
-//! What can go wrong, and the exit code that says so.
+//! The failures of commands, and their exit codes.
 
 use outlast::{Error, ErrorKind, SetupError};
 use std::io;
 
-/// The exit codes, as `--help` has them.
+/// The exit codes, as shown by `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  it worked
@@ -16,24 +16,24 @@ Exit codes:
 /// Why a command ends early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Something failed.
+    /// The command failed.
     Failed(String),
-    /// Something failed, and the output has said it already.
+    /// The command failed, and its output already says why.
     Seen,
-    /// The command line asks for what cannot be.
+    /// The command line is invalid.
     Usage(String),
-    /// There is nothing by that name.
+    /// The named instance or object does not exist.
     NotFound(String),
-    /// It cannot be done as things are, or nobody agreed to it.
+    /// The current state does not allow it, or the user did not confirm.
     Refused(String),
     /// The database cannot be reached or used.
     Database(String),
-    /// Nobody reads what is written.
+    /// The reader has closed stdout.
     Unread,
 }
 
 impl Failure {
-    /// What to tell; nothing when it is known.
+    /// Returns the text to print; `None` when the user already knows.
     pub(crate) fn words(&self) -> Option<&str> {
         match self {
             Failure::Failed(words)
@@ -45,7 +45,7 @@ impl Failure {
         }
     }
 
-    /// The exit code; see [`EXIT_CODES`].
+    /// Returns the exit code; see [`EXIT_CODES`].
     pub(crate) fn code(&self) -> u8 {
         match self {
             Failure::Unread => 0,
@@ -89,13 +89,13 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// An error with what caused it, each said once.
+/// Formats an error with its causes, without repetition.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let (mut cause, mut last) = (error.source(), words.clone());
     while let Some(next) = cause {
         let said = next.to_string();
-        // A cause may be what was said already, or that with a number before it.
+        // A cause may repeat the text before it, or add only a number.
         if !words.contains(&said) && !said.contains(&last) {
             words += &format!(": {said}");
             last = said;

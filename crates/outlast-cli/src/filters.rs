@@ -1,10 +1,10 @@
-//! Which instances: the same filters in every command that takes them.
+//! The instance filters that several commands share.
 
 use crate::format::{self, Moment};
 use clap::{Args, ValueEnum};
 use outlast::{Deadline, Filter, InstanceId, Status, Timestamp};
 
-/// Filters; an instance must fit all that are given.
+/// Filters; an instance must match all that are given.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Filters {
@@ -17,7 +17,7 @@ pub(crate) struct Filters {
     /// At this step
     #[arg(long, value_name = "NAME")]
     pub(crate) step: Option<String>,
-    /// In one of these statuses; several with commas, or by giving it again
+    /// In one of these statuses; separated by commas, or repeated
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
     pub(crate) status: Vec<Status>,
     /// In this queue
@@ -32,22 +32,22 @@ pub(crate) struct Filters {
     /// Started by this instance
     #[arg(long, value_name = "ID", value_parser = instance_id)]
     pub(crate) parent: Option<InstanceId>,
-    /// Inserted at or after this moment (2026-11-16T14:20:00Z), or not longer ago than this (2h)
+    /// Inserted at or after this time (2026-11-16T14:20:00Z), or at most this long ago (2h)
     #[arg(long, value_name = "WHEN", value_parser = format::moment)]
     pub(crate) since: Option<Moment>,
-    /// Inserted before this moment, or longer ago than this
+    /// Inserted before this time, or longer ago than this
     #[arg(long, value_name = "WHEN", value_parser = format::moment)]
     pub(crate) until: Option<Moment>,
-    /// Ended at or after this moment, or not longer ago than this
+    /// Finished at or after this time, or at most this long ago
     #[arg(long, value_name = "WHEN", value_parser = format::moment)]
     pub(crate) ended_since: Option<Moment>,
-    /// Ended before this moment, or longer ago than this
+    /// Finished before this time, or longer ago than this
     #[arg(long, value_name = "WHEN", value_parser = format::moment)]
     pub(crate) ended_until: Option<Moment>,
-    /// Whose last error contains this
+    /// Whose last error contains this text
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
-    /// Retried at least so often at its step
+    /// Retried at least this many times at its step
     #[arg(long, value_name = "N")]
     pub(crate) attempts: Option<i32>,
     /// Waiting for a signal without a deadline, or past it
@@ -55,22 +55,22 @@ pub(crate) struct Filters {
     pub(crate) deadline: Option<WhichDeadline>,
 }
 
-/// What is asked of a deadline.
+/// A condition on the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WhichDeadline {
-    /// There is none
+    /// Without a deadline
     None,
-    /// It has passed
+    /// Past its deadline
     Overdue,
 }
 
 impl Filters {
-    /// Whether nothing is asked for.
+    /// Returns whether no filter is given.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Filters::default()
     }
 
-    /// The same as the store understands it. Ages are from `now`.
+    /// Converts to the store's filter. Ages count back from `now`.
     pub(crate) fn at(&self, now: Timestamp) -> Filter {
         Filter {
             machine: self.machine.clone(),
@@ -95,14 +95,14 @@ impl Filters {
     }
 }
 
-/// Reads the word of a status.
+/// Parses a status.
 pub(crate) fn status(word: &str) -> Result<Status, String> {
     word.trim()
         .parse()
         .map_err(|invalid: outlast::Invalid| invalid.to_string())
 }
 
-/// Reads the id of an instance.
+/// Parses the id of an instance.
 pub(crate) fn instance_id(text: &str) -> Result<InstanceId, String> {
     let id = text.trim().parse().map(InstanceId);
     id.map_err(|_| format!("{text:?} is no id of an instance; ids are whole numbers"))

@@ -1,11 +1,11 @@
-//! Times and durations as people write and read them.
+//! Parses and formats times, durations and counts for people.
 
 use outlast::{Count, Status, Timestamp};
 use outlast_core::text::escaped;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// Reads `90s`, `5m`, `1h30m`, `30d`: numbers with their units, added up.
+/// Parses `90s`, `5m`, `1h30m`, `30d`: numbers with units, added up.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 6] = [
         ("ms", 1),
@@ -39,13 +39,13 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(sum))
 }
 
-/// Reads how many at most: none at all is not a wish.
+/// Parses a limit of at least one.
 pub(crate) fn limit(text: &str) -> Result<NonZeroUsize, String> {
     let wrong = |_| format!("{text:?} is no number from 1 on");
     text.parse().map_err(wrong)
 }
 
-/// A moment, or how long ago it was.
+/// A time, or an age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     At(Timestamp),
@@ -61,7 +61,7 @@ impl Moment {
     }
 }
 
-/// Reads `2026-11-16T14:20:00Z`, or `2h` for two hours ago.
+/// Parses `2026-11-16T14:20:00Z`, or `2h` for two hours ago.
 pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     if let Ok(ago) = duration(text) {
         return Ok(Moment::Ago(ago));
@@ -73,28 +73,28 @@ pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     })
 }
 
-/// Reads a moment in RFC 3339.
+/// Parses a time in RFC 3339.
 pub(crate) fn timestamp(text: &str) -> Result<Timestamp, String> {
     let wrong = |_| format!("{text:?} is no moment; write it like 2026-11-16T14:20:00Z");
     let read: jiff::Timestamp = text.parse().map_err(wrong)?;
     Ok(Timestamp(read.as_microsecond()))
 }
 
-/// A moment in RFC 3339, UTC, with microseconds.
+/// Formats a time in RFC 3339, UTC, with microseconds.
 pub(crate) fn rfc3339(at: Timestamp) -> String {
     match jiff::Timestamp::from_microsecond(at.0) {
         Ok(at) => format!("{at:.6}"),
-        // Only what no store accepts is that far away.
+        // No store accepts a time that far away.
         Err(_) => format!("{} µs since 1970", at.0),
     }
 }
 
-/// The time of day, for what happens while one looks.
+/// Formats the time of day, for events that happen while the user watches.
 pub(crate) fn time_of_day(at: Timestamp) -> String {
     rfc3339(at).get(11..19).unwrap_or_default().to_owned()
 }
 
-/// How long ago, or in how long.
+/// Formats how long ago a time was, or how far ahead it is.
 pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     match at > now {
         true => format!("in {}", outlast_core::span(at.since(now))),
@@ -102,7 +102,7 @@ pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A count as one sees whether there are more.
+/// Formats a count, with a plus sign if there may be more.
 pub(crate) fn count(count: Count) -> String {
     match count {
         Count::Exactly(number) => number.to_string(),
@@ -110,7 +110,7 @@ pub(crate) fn count(count: Count) -> String {
     }
 }
 
-/// `1 instance`, `100000+ instances`.
+/// Formats `1 instance`, `100000+ instances`.
 pub(crate) fn instances(matched: Count) -> String {
     let noun = match matched {
         Count::Exactly(1) => "instance",
@@ -119,7 +119,7 @@ pub(crate) fn instances(matched: Count) -> String {
     format!("{} {noun}", count(matched))
 }
 
-/// `3 done, 1 failed`.
+/// Formats `3 done, 1 failed`.
 pub(crate) fn by_status(counts: &[(Status, u64)]) -> String {
     let words: Vec<_> = counts
         .iter()
@@ -128,13 +128,13 @@ pub(crate) fn by_status(counts: &[(Status, u64)]) -> String {
     words.join(", ")
 }
 
-/// Text from somewhere else on a terminal, in one line: nothing in it moves the cursor, changes colours, or shows as
-/// something else.
+/// Makes foreign text safe for a terminal, in one line. It removes everything that moves the
+/// cursor, changes colours or reorders text.
 pub(crate) fn harmless(text: &str) -> String {
     escaped(&text.replace(['\n', '\t'], " ")).into_owned()
 }
 
-/// The beginning of a text.
+/// Returns the beginning of a text.
 pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
     let text = harmless(text);
     if text.chars().count() <= chars_max {

@@ -1,9 +1,10 @@
-//! The words for how a fan-out joins, and for what a parent's end means for a child.
+//! Texts for the join of a fan-out and for the close policy of a child.
 
 use crate::format::{relative, time_of_day};
 use outlast::{Barrier, CancelRequest, ClosePolicy, Instance, Joined, Status, Timestamp, Until};
 
-/// How the last fan-out stands: `waits for all: 37 of 50 ended, 2 failed; window of 5`. Nothing of who never fanned out.
+/// Formats the progress of the last fan-out: `waits for all: 37 of 50 ended, 2 failed; window of
+/// 5`. Returns `None` if the instance never fanned out.
 pub(crate) fn meter(it: &Instance, now: Timestamp) -> Option<String> {
     let barrier = it.barrier.as_ref()?;
     let waits = it.status == Status::AwaitingChildren;
@@ -53,7 +54,7 @@ fn decision(barrier: &Barrier, it: &Instance) -> String {
     }
 }
 
-/// Who waits for everybody looks at ends, who waits for some at what was done.
+/// A join of all children counts finished ones, a quorum counts those that are done.
 fn counts(barrier: &Barrier, it: &Instance) -> String {
     let (started, failed) = (barrier.started, barrier.failed);
     let ended = started - it.children_pending;
@@ -78,7 +79,7 @@ fn rest(policy: ClosePolicy, waits: bool, lived: bool) -> Option<&'static str> {
     }
 }
 
-/// What the end of its parent means for a child.
+/// Formats the close policy of a child.
 pub(crate) fn policy(policy: ClosePolicy) -> &'static str {
     match policy {
         ClosePolicy::Abandon => "goes on without its parent",
@@ -87,7 +88,7 @@ pub(crate) fn policy(policy: ClosePolicy) -> &'static str {
     }
 }
 
-/// `asked to end 3 s ago, not answered yet: cancelled by ada`.
+/// Formats `asked to end 3 s ago, not answered yet: cancelled by ada`.
 pub(crate) fn cancel(request: &CancelRequest, now: Timestamp) -> String {
     let since = relative(request.requested_at, now);
     let answered = match request.answered {

@@ -1,4 +1,4 @@
-//! Each kind of join, while it waits and when it is decided.
+//! Each kind of join, while it waits and after it has joined.
 
 use super::*;
 use outlast::{Client, InstanceId, Json, NewInstance, Sqlite};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const NOW: Timestamp = Timestamp(1_767_279_600_000_000);
 
-/// A parent whose fan-out of five stands like this.
+/// Returns a parent whose fan-out of five children has these counts.
 async fn parent(until: Until, pending: i32, failed: i32) -> Instance {
     let client = Client::new(Sqlite::in_memory().unwrap());
     let row = NewInstance::new("order", "ship", Json::null());

@@ -1,4 +1,4 @@
-//! What is printed as JSON: the same names and shapes as the HTTP API has.
+//! JSON output, with the same names and shapes as the HTTP API.
 
 mod family;
 mod workflow_view;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
-/// An instance. Lists leave out what it carries.
+/// An instance. Lists leave out its state and its result.
 #[derive(Serialize)]
 pub(crate) struct InstanceObject {
     id: String,
@@ -61,7 +61,7 @@ pub(crate) struct InstanceObject {
 }
 
 impl InstanceObject {
-    /// Without what it carries.
+    /// Converts without state and result.
     pub(crate) fn summary(it: &Instance) -> InstanceObject {
         InstanceObject {
             id: it.id.to_string(),
@@ -103,7 +103,7 @@ impl InstanceObject {
         }
     }
 
-    /// With state and result.
+    /// Converts with state and result.
     pub(crate) fn full(it: &Instance) -> InstanceObject {
         InstanceObject {
             state: raw(&it.state),
@@ -112,14 +112,14 @@ impl InstanceObject {
         }
     }
 
-    /// With the sentence that says what it waits for.
+    /// Adds the sentence that says what the instance waits for.
     pub(crate) fn waiting(mut self, sentence: String) -> InstanceObject {
         self.waiting = Some(sentence);
         self
     }
 }
 
-/// Kept to the letter.
+/// Keeps the text byte for byte.
 fn raw(json: &Json) -> Option<Box<RawValue>> {
     RawValue::from_string(json.as_str().to_owned()).ok()
 }
@@ -220,7 +220,7 @@ pub(crate) fn count(count: Count) -> Value {
     }
 }
 
-/// An object as it is put into another, without losing what it carries to the letter.
+/// Converts an object to embed it in another, byte for byte.
 pub(crate) fn embedded(object: &impl Serialize) -> Option<Box<RawValue>> {
     to_raw_value(object).ok()
 }

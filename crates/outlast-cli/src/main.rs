@@ -1,7 +1,9 @@
-//! The `outlast` command: insert, signal, look at and operate instances, and a demonstration.
+//! The `outlast` command: inserts, signals, shows and operates instances, and runs a
+//! demonstration.
 //!
-//! Data goes to stdout, everything else to stderr. What went wrong is an exit code (`failure.rs`), so that scripts
-//! need not read words. Each command is a file under `commands/`; all of them talk to the database directly.
+//! Data goes to stdout, everything else to stderr. Scripts decide by the exit code (`failure.rs`),
+//! never by text. Each command is a file under `commands/`, and all of them use the database
+//! directly.
 
 mod args;
 mod commands;
@@ -33,9 +35,9 @@ async fn main() -> ExitCode {
         Err(failure) => failure,
     };
     if let Some(words) = failure.words() {
-        // Nobody may be listening, and then there is nobody to tell.
+        // Stderr may be closed; then the message is dropped.
         output::note(format!("error: {words}"));
     }
-    // Whoever reads has seen enough: `outlast list | head` is not a failure, and has the code 0.
+    // The reader has closed the pipe: `outlast list | head` is no failure and ends with code 0.
     ExitCode::from(failure.code())
 }

@@ -1,4 +1,4 @@
-//! Where output goes: data to stdout, everything else to stderr.
+//! Output: data to stdout, everything else to stderr.
 
 use crate::failure::Failure;
 use crate::table::Table;
@@ -7,7 +7,7 @@ use outlast_core::text::{escaped_json, escaped_lines};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 
-/// How data is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
@@ -15,11 +15,11 @@ pub(crate) enum Format {
     Table,
     /// One JSON document per line
     Json,
-    /// One id per line, for `outlast retry -` and its like
+    /// One id per line, as input for `outlast retry -` and other commands
     Ids,
 }
 
-/// Stdout, and how to write to it.
+/// Writes data to stdout in the chosen format.
 pub(crate) struct Output {
     pub(crate) format: Format,
     terminal: bool,
@@ -37,7 +37,7 @@ impl Output {
         }
     }
 
-    /// Whether somebody looks at it as it comes.
+    /// Returns whether stdout is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
     }
@@ -46,12 +46,13 @@ impl Output {
         self.colours
     }
 
-    /// One line of data, or several. Nothing in it steers a terminal.
+    /// Prints one line of data or several. It escapes terminal control sequences.
     pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
         self.print(&escaped_lines(text.as_ref()))
     }
 
-    /// One JSON document as it is stored, in a form that steers no terminal and means the same.
+    /// Prints one stored JSON document. It escapes terminal control characters without changing
+    /// the value.
     pub(crate) fn document(&self, text: &str) -> Result<(), Failure> {
         self.print(&escaped_json(text))
     }
@@ -60,7 +61,8 @@ impl Output {
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes())?;
         out.write_all(b"\n")?;
-        // A pipe is read while it is written: `watch` would otherwise say nothing for long.
+        // A pipe is read while it is written: without the flush, `watch` would print nothing for
+        // long.
         Ok(out.flush()?)
     }
 
@@ -69,19 +71,19 @@ impl Output {
         self.document(&text.map_err(|error| Failure::Failed(error.to_string()))?)
     }
 
-    /// The cells are harmless, and the colours are ours.
+    /// The cells are already escaped, and the colours are ours.
     pub(crate) fn table(&self, table: &Table) -> Result<(), Failure> {
         let mut lines = table.lines().into_iter();
         lines.try_for_each(|line| self.print(&line))
     }
 }
 
-/// Something to know that is no data. When nobody listens, nobody needs it.
+/// Prints a note to stderr. A closed stderr is ignored.
 pub(crate) fn note(text: impl AsRef<str>) {
     let _ = writeln!(std::io::stderr(), "{}", escaped_lines(text.as_ref()));
 }
 
-/// Stderr for logs, which name what others have named.
+/// A log writer to stderr that escapes foreign text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Logs;
 

@@ -1,4 +1,4 @@
-//! `-p key=value` and `-p key:=json`, and the JSON they become.
+//! Parses `-p key=value` and `-p key:=json`, and builds the JSON document.
 
 use crate::failure::Failure;
 use clap::Args;
@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
-/// The largest document that is read from stdin: more could not be stored.
+/// The largest document that is read from stdin: a larger one could not be stored.
 const BYTES_MAX: u64 = outlast::limits::JSON_BYTES_MAX as u64;
 
-/// One member of an object, its value kept as it was written.
+/// One member of an object. Its value keeps its original text.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
     key: String,
@@ -23,7 +23,7 @@ impl PartialEq for Parameter {
     }
 }
 
-/// Reads `key=value` (a string) or `key:=json`.
+/// Parses `key=value` (a string) or `key:=json`.
 pub(crate) fn parameter(text: &str) -> Result<Parameter, String> {
     let wrong = || format!("{text:?} is neither key=value nor key:=json");
     let (key, value) = text.split_once('=').ok_or_else(wrong)?;
@@ -49,20 +49,20 @@ pub(crate) fn parameter(text: &str) -> Result<Parameter, String> {
     })
 }
 
-/// What an instance or a signal carries.
+/// The state of an instance or the payload of a signal.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Payload {
-    /// One member of what it carries: `key=value` is a string, `key:=json` any JSON
+    /// One member of the JSON object: `key=value` is a string, `key:=json` any JSON
     #[arg(short = 'p', long = "param", value_name = "KEY=VALUE", value_parser = parameter)]
     pub(crate) parameters: Vec<Parameter>,
 
-    /// All of what it carries, as JSON; `-` reads it from stdin. Members given with -p are put into it
+    /// The whole JSON document; `-` reads it from stdin. Members given with -p are added to it
     #[arg(long, visible_alias = "payload", value_name = "JSON")]
     pub(crate) state: Option<String>,
 }
 
 impl Payload {
-    /// The document; `null` when nothing was given.
+    /// Returns the document. Default: `null`.
     pub(crate) fn json(&self) -> Result<Json, Failure> {
         let whole = match self.state.as_deref() {
             Some("-") => Some(read_stdin()?),
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(payload(&[], Some("{")).unwrap_err().code(), 2);
         let twice = payload(&["a=1", "a:=2"], None).unwrap_err();
         assert!(twice.words().unwrap().contains("-p a is given twice"));
-        // Over what the whole document has, it is meant.
+        // A member given with -p replaces the same member of the document.
         let over = payload(&["a=1"], Some(r#"{"a":0}"#)).unwrap();
         assert_eq!(over, r#"{"a":"1"}"#);
     }

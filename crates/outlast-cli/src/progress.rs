@@ -1,9 +1,9 @@
-//! How far a long work has come, on stderr; nothing where that is no terminal.
+//! A progress bar on stderr; hidden unless stderr is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use outlast::Count;
 
-/// A bar for about so many; without an end where nobody knows how many there are.
+/// Returns a bar for about this many items, or a spinner if the number is unknown.
 pub(crate) fn bar(verb: &'static str, expected: Option<Count>) -> ProgressBar {
     let bar = match expected {
         Some(Count::Exactly(number)) => ProgressBar::new(number),

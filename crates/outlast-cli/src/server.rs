@@ -1,4 +1,4 @@
-//! The HTTP API and the dashboard, served by this process.
+//! Serves the HTTP API and the dashboard in this process, for `serve` and `demo`.
 
 use crate::failure::Failure;
 use crate::output::{Output, note};
@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// How often what the recorder has gathered is folded together: it grows until then.
+/// How often the metrics recorder drains its histograms, which otherwise grow without bound.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// What listens, before anybody is let in.
+/// A bound listener that does not serve yet.
 pub(crate) struct Face {
     listener: TcpListener,
     settings: Settings,
@@ -20,7 +20,7 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    /// Listens at `address`. Where others can reach it, the settings must have a token.
+    /// Listens at `address`. If other machines can reach it, the settings must have a token.
     pub(crate) async fn at(address: SocketAddr, settings: Settings) -> Result<Face, Failure> {
         let guarded = outlast_http::check_address(address, &settings);
         guarded.map_err(|error| {
@@ -40,7 +40,7 @@ impl Face {
         })
     }
 
-    /// Counts what this process does, for `/metrics`. Before anything is to be counted.
+    /// Records metrics for `/metrics`. Call it before anything is measured.
     pub(crate) fn with_metrics(mut self) -> Result<Face, Failure> {
         let failed = |error: BuildError| Failure::Failed(error.to_string());
         let seconds = Matcher::Suffix("_seconds".into());
@@ -61,7 +61,7 @@ impl Face {
         Ok(self)
     }
 
-    /// Serves until `stop` comes. The address is printed: it is what one needs to know.
+    /// Serves until `stop` completes. It prints the address.
     pub(crate) async fn serve(
         self,
         client: Client,

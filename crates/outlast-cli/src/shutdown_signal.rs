@@ -1,8 +1,8 @@
-//! Being asked to stop.
+//! Waits for Ctrl-C or a termination signal.
 
-/// JoinSets when somebody presses Ctrl-C or the system asks the process to end. It listens from the call on, not only when
-/// it is awaited: whoever is told that this process runs may ask it to stop at once. Where nothing can be heard it never
-/// ends, and the process ends as processes do.
+/// Completes when the user presses Ctrl-C or the system asks the process to end. It listens from
+/// the call on, not from the first poll: a supervisor may stop the process right after its start.
+/// If no handler can be installed, it never completes and the default action applies.
 #[cfg(unix)]
 pub(crate) fn asked() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -26,7 +26,7 @@ async fn heard(signal: std::io::Result<tokio::signal::unix::Signal>) {
     }
 }
 
-/// JoinSets when somebody presses Ctrl-C.
+/// Completes when the user presses Ctrl-C.
 #[cfg(not(unix))]
 pub(crate) async fn asked() {
     if tokio::signal::ctrl_c().await.is_err() {

@@ -1,4 +1,4 @@
-//! Tables for people: no frame, a line of headings, colours only where somebody sees them.
+//! Tables for people: no frame, one line of headings, colours only on a terminal.
 
 use crate::format::{harmless, relative, shortened};
 use crate::output::Output;
@@ -34,14 +34,14 @@ impl Table {
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.table.add_row(cells);
-        // Nothing before the first column, so that lines begin where other lines do.
+        // The first column has no padding, so that tables align with other lines.
         let columns = self.table.column_iter_mut();
         columns.for_each(|column| {
             column.set_padding((0, 2));
         });
     }
 
-    /// The lines, without the spaces that end them.
+    /// Returns the lines without trailing spaces.
     pub(crate) fn lines(&self) -> Vec<String> {
         let text = match self.colours {
             true => self.table.to_string(),
@@ -78,7 +78,7 @@ pub(crate) fn severity(severity: Severity) -> Cell {
     Cell::new(severity.as_str()).fg(colour)
 }
 
-/// The headings that [`instance`] goes with.
+/// The headings of a row made by [`instance`].
 pub(crate) const INSTANCE: [&str; 8] = [
     "id", "machine", "step", "status", "queue", "key", "updated", "error",
 ];

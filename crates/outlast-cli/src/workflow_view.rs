@@ -1,4 +1,4 @@
-//! The words for what a workflow waits for, and for what events say, also those of a machine.
+//! Texts for the waits of a workflow and for the events of histories, also those of machines.
 
 use crate::format::{relative, time_of_day};
 use outlast::machine::{Transition, WokenBy};
@@ -7,7 +7,7 @@ use outlast::workflow::{
 };
 use outlast::{ClosePolicy, Timestamp};
 
-/// `44, awaiting_signal`; of a workflow `45 run 2, executing`.
+/// Formats `44, awaiting_signal`; for a workflow `45 run 2, executing`.
 pub(crate) fn target(wait: &OpenWait) -> String {
     let Some(child) = wait.child else {
         return String::new();
@@ -24,7 +24,7 @@ pub(crate) fn target(wait: &OpenWait) -> String {
     format!("{child}{run}{status}")
 }
 
-/// `44`, of a workflow that has begun anew `44 run 2`; nothing of one that was not seen.
+/// Formats `44`, or `44 run 2` after a continue-as-new; empty for a child that is not known yet.
 pub(crate) fn child(call: &ChildCall) -> String {
     match (call.child, call.run) {
         (Some(child), Some(run)) if run > 1 => format!("{child} run {run}"),
@@ -33,7 +33,7 @@ pub(crate) fn child(call: &ChildCall) -> String {
     }
 }
 
-/// How a child ended, or stands.
+/// Formats the status of a child.
 pub(crate) fn standing(call: &ChildCall) -> &'static str {
     match (call.was_terminated, call.status) {
         (true, _) => "terminated",
@@ -42,20 +42,20 @@ pub(crate) fn standing(call: &ChildCall) -> &'static str {
     }
 }
 
-/// Its place in a group, and why it ended badly.
+/// Formats the child's position in a group and the reason of its failure.
 pub(crate) fn fate(call: &ChildCall) -> String {
     let parts = [call.group.as_ref().map(place), call.reason.clone()];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     parts.join("; ")
 }
 
-/// `4 run, 8 held`; nothing without a window.
+/// Formats `4 run, 8 held`; empty without a window.
 pub(crate) fn window(group: &GroupWait) -> String {
     let said = |it: &outlast::workflow::WindowWait| format!("{} run, {} held", it.running, it.held);
     group.window.as_ref().map(said).unwrap_or_default()
 }
 
-/// `all` or `select`.
+/// Returns `all` or `select`.
 pub(crate) fn kind(is_selection: bool) -> &'static str {
     match is_selection {
         true => "select",
@@ -63,7 +63,7 @@ pub(crate) fn kind(is_selection: bool) -> &'static str {
     }
 }
 
-/// `call 3 of run 1`, with its place in a group.
+/// Formats `call 3 of run 1`, with the position in a group.
 pub(crate) fn origin(origin: &Origin) -> String {
     let Origin { run, call, .. } = origin;
     let group = origin.group.as_ref();
@@ -71,7 +71,7 @@ pub(crate) fn origin(origin: &Origin) -> String {
     format!("call {call} of run {run}{}", group.unwrap_or_default())
 }
 
-/// `all 4: 2 of 50`; a nested one says its groups, `all 4 > 6: 2 of 50`.
+/// Formats `all 4: 2 of 50`; with nested groups `all 4 > 6: 2 of 50`.
 pub(crate) fn place(place: &GroupPlace) -> String {
     let kind = kind(place.is_selection);
     let path: Vec<_> = place.path.iter().map(i32::to_string).collect();
@@ -79,7 +79,7 @@ pub(crate) fn place(place: &GroupPlace) -> String {
     format!("{kind} {path}: {member} of {}", place.size)
 }
 
-/// What an entry of a timeline says beside its kind, in a few words.
+/// Formats the details of a timeline entry, without its kind.
 pub(crate) fn told(entry: &TimelineEntry, run: i32, now: Timestamp) -> String {
     match entry {
         TimelineEntry::Event(event) => said(&EventDetail::of(event), now),
@@ -87,7 +87,7 @@ pub(crate) fn told(entry: &TimelineEntry, run: i32, now: Timestamp) -> String {
     }
 }
 
-/// What became of a child when its workflow had ended.
+/// Formats the effect on a child when its workflow finished.
 fn applied(policy: &PolicyApplied, run: i32) -> String {
     let PolicyApplied { child, reason, .. } = policy;
     let told = match policy.policy {
@@ -102,7 +102,7 @@ fn applied(policy: &PolicyApplied, run: i32) -> String {
     format!("instance {child} {told}{before}; {reason}{earlier}")
 }
 
-/// What an event says beside its kind, in a few words.
+/// Formats the details of an event, without its kind.
 fn said(detail: &EventDetail, now: Timestamp) -> String {
     let EventDetail {
         child,
@@ -142,7 +142,7 @@ fn said(detail: &EventDetail, now: Timestamp) -> String {
     parts.join("; ")
 }
 
-/// `1 transition`.
+/// Formats `1 transition`.
 pub(crate) fn transitions(count: i32) -> String {
     match count {
         1 => "1 transition".to_owned(),
@@ -150,7 +150,7 @@ pub(crate) fn transitions(count: i32) -> String {
     }
 }
 
-/// What a step of a machine came to, beside the outcome and where it leads.
+/// Formats the details of a transition, without its outcome and next step.
 fn passage(it: &Transition, deadline: Option<Timestamp>, now: Timestamp) -> String {
     let at = |at: Timestamp| format!("{} UTC ({})", time_of_day(at), relative(at, now));
     let is_retry = it.outcome == "retry";

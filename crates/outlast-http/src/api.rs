@@ -1,4 +1,4 @@
-//! What every route works with.
+//! The state that every route shares: the client, the settings and the bounds on concurrent work.
 
 use crate::limits::{Limits, READ_BYTES_MAX, READ_TURN};
 use crate::problem::{Code, Problem};
@@ -9,26 +9,26 @@ use outlast::Client;
 use std::sync::{Arc, Once, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The unit in which memory for reads is counted.
+/// The unit in which the memory of reads is counted.
 pub(crate) const KIB: usize = 1024;
 
-/// The client, the settings, and what is shared between requests.
+/// Holds the client, the settings and everything else that requests share.
 #[derive(Debug)]
 pub(crate) struct Api {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     pub(crate) step_counter: Arc<StepCounter>,
-    /// A place for each event stream that may be open.
+    /// One permit for each event stream that may be open.
     pub(crate) streams: Arc<Semaphore>,
-    /// A place for each long poll that may be open.
+    /// One permit for each long poll that may be open.
     pub(crate) waits: Arc<Semaphore>,
-    /// Whether the database takes writes, as it was last tried.
+    /// The last answer to whether the database accepts writes.
     pub(crate) readiness: Readiness,
-    /// The log says once that the server does not tell where connections come from.
+    /// Logs once that the server does not pass on the address of its peers.
     pub(crate) peer_is_unknown: Once,
-    /// Memory that reads may take, in KiB.
+    /// The memory that reads may use at once, in KiB.
     reads: Arc<Semaphore>,
-    /// The document of the API, made when it is first asked for.
+    /// The OpenAPI document, built on the first request for it.
     document: OnceLock<Option<String>>,
 }
 
@@ -48,12 +48,12 @@ impl Api {
         })
     }
 
-    /// Room in memory for one request that reads values.
+    /// Reserves memory for one request that reads values.
     pub(crate) async fn room(&self) -> Result<OwnedSemaphorePermit, Problem> {
         self.room_for(READ_BYTES_MAX).await
     }
 
-    /// Room for `bytes`, or for as many as there are in all.
+    /// Reserves memory for `bytes`, or the whole budget if `bytes` is larger.
     pub(crate) async fn room_for(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
         let all = self.settings.limits.read_bytes.max(READ_BYTES_MAX);
         let permits = u32::try_from(bytes.min(all) / KIB).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! What somebody should look at.
+//! The list of conditions that need an operator, for the overview of the dashboard.
 
 use crate::auth::TokenScope;
 use crate::shape::{CountBody, Counts};
@@ -8,40 +8,40 @@ use outlast_core::{
 };
 use serde::Serialize;
 
-/// Queues and machines that are named one by one; further ones would hide the rest.
+/// The number of queues and machines listed by name. A longer list would hide the other entries.
 const NAMED_MAX: usize = 20;
 
-/// Something to look at.
+/// A condition that needs an operator.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct Attention {
-    /// `expired_leases`, `overdue_timers`, `unserved_queue`, `unserved_machine`, `blocked`, `retry_storm`, `paused_queue` or
-    /// `no_deadline`.
+    /// `expired_leases`, `overdue_timers`, `unserved_queue`, `unserved_machine`, `blocked`,
+    /// `retry_storm`, `paused_queue` or `no_deadline`.
     kind: &'static str,
     severity: Severity,
     count: u64,
-    /// False when there are at least so many.
+    /// False when counting stopped at a bound and there may be more.
     exact: bool,
-    /// What it is and what to do, in a sentence.
+    /// The condition and the remedy, in one sentence.
     sentence: String,
-    /// The query of the list that shows them; null when they are not instances.
+    /// The query of the list that shows the instances; null when the entry is not about instances.
     filter: Option<String>,
-    /// Where to look: `instances`, `queues` or `workers`.
+    /// The screen to open: `instances`, `queues` or `workers`.
     link: &'static str,
 }
 
-/// How bad it is.
+/// The severity of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Severity {
-    /// Work stands still.
+    /// Work has stopped.
     Error,
-    /// Something does not get on.
+    /// Work is slower than it should be, or fails repeatedly.
     Warning,
     /// Worth knowing.
     Notice,
 }
 
-/// Where instances stand, as far as somebody may know.
+/// Counts of instances by step, reduced to what the caller may see.
 #[derive(Debug)]
 pub(crate) struct StepTotals {
     pub(crate) counts: Counts,
@@ -52,7 +52,7 @@ pub(crate) struct StepTotals {
     pub(crate) blocked: CountBody,
 }
 
-/// What there is to look at, the worst first.
+/// Lists the conditions that need an operator, the most severe first.
 pub(crate) fn attention(
     glance: &Glance,
     scope: &TokenScope,
@@ -64,7 +64,7 @@ pub(crate) fn attention(
     all.extend(blocked(standings.blocked));
     all.extend(retry_storm(standings.retrying));
     all.extend(no_deadline(standings.without_deadline));
-    // Whoever sees some machines only does not see what else is in a queue.
+    // A token bound to machines may not see what else a queue holds.
     if scope.machines.is_none() {
         let queues = glance
             .queues
@@ -76,7 +76,7 @@ pub(crate) fn attention(
                 .take(NAMED_MAX),
         );
     }
-    // Where instances stand is counted by machine: whoever sees some queues only would be told of others.
+    // These counts are by machine, so they would reveal other queues to a token bound to queues.
     if scope.queues.is_none() {
         all.extend(unserved_machines(glance, scope).into_iter().take(NAMED_MAX));
     }
@@ -178,7 +178,7 @@ fn no_deadline(count: CountBody) -> Option<Attention> {
     ))
 }
 
-/// A queue that has work which nobody takes.
+/// Reports a queue that has work and no worker.
 fn stuck(queue: &QueueSummary, glance: &Glance) -> Option<Attention> {
     let count = CountBody::from(queue.eligible);
     if matches!(queue.eligible, Count::Exactly(0)) {
@@ -219,8 +219,9 @@ fn is_served(queue: &str, glance: &Glance) -> bool {
     alive(glance).any(|worker| worker.queues.iter().any(|served| served == queue))
 }
 
-/// Instances at a step that no live worker knows: mistyped, or of a build that is not running. Without any worker it is
-/// the queues that are unserved, and one that does not say what it has may have everything.
+/// Reports instances at a step that no live worker has: a misspelt name, or a build that is not
+/// running. Without any worker the queues are reported instead. A worker that does not list its
+/// machines may have any of them.
 fn unserved_machines(glance: &Glance, scope: &TokenScope) -> Vec<Attention> {
     let is_telling = |worker: &Worker| !worker.machines.is_empty();
     if alive(glance).next().is_none() || !alive(glance).all(is_telling) {
@@ -297,7 +298,7 @@ fn of_instances(
     }
 }
 
-/// How many, in words that begin a sentence.
+/// A count, formatted to begin a sentence.
 enum Counted {
     One,
     Many(String),

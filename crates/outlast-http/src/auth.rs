@@ -1,4 +1,4 @@
-//! Who may do what: tokens, their roles, and how far they reach.
+//! Authorization: tokens, their roles, and the queues and machines that they are bound to.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,29 +10,29 @@ use std::str::FromStr;
 use std::sync::Arc;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-/// How every secret begins, so that people and scanners know what they look at.
+/// The prefix of every secret, so that people and secret scanners recognise one.
 const PREFIX: &str = "outlast_";
-/// 256 bits: nobody guesses one, so nothing has to slow guesses down.
+/// 256 bits. A secret cannot be guessed, so guesses need no rate limit.
 const SECRET_BYTES: usize = 32;
 
-/// What a token allows. Each role includes those before it.
+/// The permissions of a token. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Looking.
+    /// May read.
     Read,
-    /// Starting instances and sending signals.
+    /// May start instances and send signals.
     Signal,
-    /// Retrying, cancelling, terminating, deleting, pausing and resuming.
+    /// May retry, cancel, terminate, delete, pause and resume.
     Operate,
-    /// Everything.
+    /// May do everything.
     Admin,
 }
 
 impl Role {
-    /// Every role, from the least to the most.
+    /// Every role, in ascending order of permissions.
     pub const ALL: [Role; 4] = [Role::Read, Role::Signal, Role::Operate, Role::Admin];
 
-    /// The word for it.
+    /// Returns the name of the role.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Read => "read",
@@ -64,7 +64,7 @@ impl FromStr for Role {
     }
 }
 
-/// Why a token cannot be used.
+/// The reason why a token cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("token: {reason}")]
 pub struct BadToken {
@@ -79,7 +79,7 @@ impl BadToken {
     }
 }
 
-/// A token as the server knows it: a name, a role, how far it reaches, and the hash of its secret.
+/// A token as the server knows it: a name, a role, a scope, and the hash of its secret.
 ///
 /// ```
 /// use outlast_http::{Role, Token};
@@ -99,7 +99,8 @@ pub struct Token {
 }
 
 impl Token {
-    /// Makes a new secret of 256 random bits, and the token that knows its hash. The secret cannot be had again.
+    /// Generates a secret of 256 random bits and the token that stores its hash. The secret cannot
+    /// be recovered later.
     pub fn generate(name: impl Into<String>, role: Role) -> Result<(String, Token), BadToken> {
         let mut bytes = [0; SECRET_BYTES];
         getrandom::fill(&mut bytes)
@@ -109,8 +110,8 @@ impl Token {
         Ok((secret, token))
     }
 
-    /// The token of a secret that [`generate`](Token::generate) made. Others are refused: what people think up
-    /// can be guessed.
+    /// Creates the token of a secret that [`generate`](Token::generate) made. Other secrets are
+    /// refused, because a secret chosen by a person can be guessed.
     pub fn of(name: impl Into<String>, role: Role, secret: &str) -> Result<Token, BadToken> {
         let bytes = secret
             .strip_prefix(PREFIX)
@@ -125,7 +126,7 @@ impl Token {
         }
     }
 
-    /// The token whose [`hash`](Token::hash) was kept.
+    /// Creates a token from a stored [`hash`](Token::hash).
     pub fn hashed(name: impl Into<String>, role: Role, kept: &str) -> Result<Token, BadToken> {
         let bytes = kept
             .strip_prefix("sha256:")
@@ -145,19 +146,19 @@ impl Token {
         Token { hash, caller }
     }
 
-    /// What to keep of it: the hash of the secret, as text.
+    /// Returns the hash of the secret as text, for a configuration file.
     pub fn hash(&self) -> String {
         format!("sha256:{}", URL_SAFE_NO_PAD.encode(self.hash))
     }
 
-    /// It reaches only instances in these queues.
+    /// Binds the token to instances in these queues.
     pub fn queues<Q: Into<String>>(mut self, queues: impl IntoIterator<Item = Q>) -> Token {
         let caller = Arc::make_mut(&mut self.caller);
         caller.scope.queues = Some(queues.into_iter().map(Into::into).collect());
         self
     }
 
-    /// It reaches only instances of these machines.
+    /// Binds the token to instances of these machines.
     pub fn machines<M: Into<String>>(mut self, machines: impl IntoIterator<Item = M>) -> Token {
         let caller = Arc::make_mut(&mut self.caller);
         caller.scope.machines = Some(machines.into_iter().map(Into::into).collect());
@@ -166,23 +167,24 @@ impl Token {
 }
 
 impl fmt::Debug for Token {
-    /// Even the hash is nobody's business.
+    /// Shows no hash: logs must not contain it either.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Token").field(&self.caller).finish()
     }
 }
 
-/// Who asks.
+/// The authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// What stands in the record of operations.
+    /// The name written to the log of operations.
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) scope: TokenScope,
 }
 
 impl Caller {
-    /// Somebody whom nobody has to recognise: the host application did, or there is only this machine.
+    /// Returns a caller with every permission, for a host application that authenticates by itself
+    /// or for requests from this machine.
     pub(crate) fn unnamed() -> Caller {
         Caller {
             name: "http".into(),
@@ -192,7 +194,7 @@ impl Caller {
     }
 }
 
-/// How far a token reaches; `None` means everything.
+/// The queues and machines that a token is bound to; `None` means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct TokenScope {
     pub(crate) queues: Option<BTreeSet<String>>,
@@ -220,7 +222,7 @@ impl TokenScope {
     }
 }
 
-/// The tokens that a router knows.
+/// The tokens that a router accepts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens(Vec<Token>);
 
@@ -233,8 +235,8 @@ impl Tokens {
         self.0.is_empty()
     }
 
-    /// Whose secret this is. Every token is looked at, and each comparison takes as long as any other, so that the
-    /// time it takes tells nothing.
+    /// Finds the token of a secret. It compares every token in constant time, so the response time
+    /// reveals nothing.
     pub(crate) fn find(&self, secret: &str) -> Option<Arc<Caller>> {
         let presented = hash(secret);
         let (mut found, mut at) = (Choice::from(0), 0u32);

@@ -1,54 +1,54 @@
-//! The shapes of what parents and children are to each other.
+//! Response bodies for fan-outs and cancel requests.
 
 use crate::time::Moment;
 use outlast_core::{Barrier, CancelRequest, ClosePolicy, Instance, Joined, Status, Until};
 use serde::Serialize;
 
-/// How the last fan-out of an instance joins, and how that stands.
+/// The join of an instance's last fan-out, and its progress.
 ///
-/// It is counted while the instance waits: what ends after it was woken changes nothing here.
+/// Counted while the instance waits. Children that finish after it was woken change nothing here.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Barrier)]
 pub(crate) struct BarrierBody {
-    /// What wakes the instance.
+    /// The condition that wakes the instance.
     until: UntilWord,
-    /// How many children must be done; null unless it is a quorum.
+    /// The number of children that must be done; null unless the join is a quorum.
     needs: Option<u32>,
-    /// How many of the children run at a time; null when there is no such bound.
+    /// The number of children that run at a time; null when there is no window.
     window: Option<u32>,
-    /// What becomes of children that still live when it is woken without them.
+    /// The policy for children that are still live when the instance is woken without them.
     #[schema(value_type = PolicyWord)]
     rest: ClosePolicy,
-    /// How many children were started.
+    /// The number of children that were started.
     started: i32,
-    /// How many of them have not ended.
+    /// The number of children that have not finished.
     pending: i32,
-    /// How many of them have failed or were cancelled.
+    /// The number of children that failed or were cancelled.
     failed: i32,
-    /// The child whose bad end was counted first.
+    /// The first child that was counted as failed or cancelled.
     #[schema(example = "42")]
     first_failure: Option<String>,
     /// Why the instance was woken; null while it waits, and when a cancel woke it.
     #[schema(value_type = Option<JoinedWord>)]
     joined: Option<Joined>,
-    /// Until when it waits at most; null when there is no such moment, or it waits no longer.
+    /// The latest time at which the wait ends; null without a deadline, and after the wait.
     deadline: Option<Moment>,
 }
 
-/// What wakes an instance that has fanned out.
+/// The condition that wakes an instance after a fan-out.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Until)]
 pub(crate) enum UntilWord {
-    /// Every child has ended.
+    /// Every child has finished.
     All,
-    /// Every child has ended, or one of them badly.
+    /// Every child has finished, or one has failed or was cancelled.
     FailFast,
-    /// Enough children are done, or that can no longer be.
+    /// Enough children are done, or too few are left for that.
     Quorum,
 }
 
-/// What becomes of a child that still lives.
+/// The policy for a child that is still live.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ClosePolicy, rename_all = "snake_case")]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -70,19 +70,19 @@ pub(crate) enum JoinedWord {
     Deadline,
 }
 
-/// A wish that an instance ends.
+/// A request to cancel an instance.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = CancelRequest)]
 pub(crate) struct CancelBody {
-    /// Who wished it and why.
+    /// The name of the caller and the reason.
     pub(crate) reason: String,
     pub(crate) requested_at: Moment,
-    /// Whether the machine has decided what to do about it. What it does now is what it decided.
+    /// Whether the machine has answered the request. If so, its current steps are its answer.
     pub(crate) answered: bool,
 }
 
 impl BarrierBody {
-    /// The barrier of an instance, if it has fanned out.
+    /// Returns the barrier of an instance, or `None` if it has never fanned out.
     pub(crate) fn of(instance: &Instance) -> Option<BarrierBody> {
         let Barrier {
             until,
@@ -98,7 +98,7 @@ impl BarrierBody {
             Until::FailFast => (UntilWord::FailFast, None),
             Until::Quorum(needs) => (UntilWord::Quorum, Some(needs)),
         };
-        // The moment of one that needs all decides no join.
+        // With `needs_all`, the deadline is a lower bound and does not end the join.
         let is_bound = instance.status == Status::AwaitingChildren && !instance.needs_all;
         Some(BarrierBody {
             until,

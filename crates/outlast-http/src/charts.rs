@@ -1,4 +1,4 @@
-//! The last hour by the minute: what ran, what failed, and how long it waited.
+//! Charts of the last hour, in minutes: runs, failures and start delays.
 
 use crate::auth::TokenScope;
 use crate::limits::{MINUTE, WINDOW_MINUTES};
@@ -7,27 +7,28 @@ use crate::time::Moment;
 use outlast_core::{DELAY_BINS, RunStats, Timestamp, minute_of};
 use serde::Serialize;
 
-/// The last hour, by the minute; each list has one entry for each minute, the last for the one that runs.
+/// The last hour, in minutes. Each list has one entry per minute; the last one is the current
+/// minute.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Series)]
 pub(crate) struct SeriesBody {
-    /// When each minute began.
+    /// The start of each minute.
     minutes: Vec<Moment>,
-    /// Steps that were run. Empty for a token that sees some queues only.
+    /// Steps that were run. Empty for a token bound to queues.
     runs: Vec<u64>,
-    /// Of those, how many came to a retry or a stop.
+    /// Runs that ended with a retry or a failure.
     failures: Vec<u64>,
-    /// Of those, how many ended their instance well.
+    /// Runs that completed their instance.
     done: Vec<u64>,
-    /// From eligible to started, the middle one; null in a minute without any. Empty for a token that sees some
-    /// machines only.
+    /// The median delay from eligible to started; null in a minute without runs. Empty for a token
+    /// bound to machines.
     delay_p50_ms: Vec<Option<f64>>,
-    /// From eligible to started, what one in a hundred exceeds.
+    /// The 99th percentile of the delay from eligible to started.
     delay_p99_ms: Vec<Option<f64>>,
 }
 
-/// The charts as far as a token reaches. Runs are counted by machine and delays by queue, so a token that is bound to
-/// one of these does not see the other.
+/// Returns the charts that a token may see. Runs are counted by machine and delays by queue, so a
+/// token bound to one of these does not see the other.
 pub(crate) fn series(stats: &RunStats, now: Timestamp, scope: &TokenScope) -> SeriesBody {
     let last = minute_of(now);
     let first = Timestamp(last.0 - (WINDOW_MINUTES - 1) * MINUTE);
@@ -85,8 +86,8 @@ pub(crate) fn series(stats: &RunStats, now: Timestamp, scope: &TokenScope) -> Se
     body
 }
 
-/// The delay that this part of all does not exceed, in milliseconds: somewhere in its bin, as if those in it were spread
-/// evenly.
+/// Estimates the delay that this fraction of all runs does not exceed, in milliseconds. It
+/// interpolates within the bin.
 fn percentile(bins: &[u64; DELAY_BINS], part: f64) -> Option<f64> {
     let total: u64 = bins.iter().sum();
     if total == 0 {
@@ -106,7 +107,7 @@ fn percentile(bins: &[u64; DELAY_BINS], part: f64) -> Option<f64> {
     None
 }
 
-/// From where to where a bin goes, in milliseconds.
+/// Returns the bounds of a bin in milliseconds.
 fn bounds(bin: usize) -> (f64, f64) {
     let power = |exponent: usize| 2f64.powi(i32::try_from(exponent).unwrap_or(i32::MAX));
     match bin {

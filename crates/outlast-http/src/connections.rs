@@ -1,14 +1,16 @@
-//! The connections of a server: how many there may be, and which is closed to make room.
+//! Bounds the connections of a server and chooses which idle one to close.
+//! `serve.rs` calls it.
 //!
-//! A connection is idle until a whole request head has come, and again after each answer. Only idle connections are closed to
-//! make room, the oldest first. When every connection is busy a few more are taken, for health checks alone.
+//! A connection is idle until a whole request head has arrived, and again after each response.
+//! Only idle connections are closed to make room, the oldest first. When every connection is busy,
+//! a few more are accepted for health checks alone.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
-/// Connections beyond the bound that are taken for `/healthz` and `/readyz`.
+/// Connections beyond the bound, accepted for `/healthz` and `/readyz` only.
 const HEALTH_ROOM: usize = 16;
 
 #[derive(Clone, Debug)]
@@ -24,7 +26,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Open {
     next: u64,
-    /// By when they were opened.
+    /// Ordered by the time at which they were opened.
     all: BTreeMap<u64, Entry>,
 }
 
@@ -32,7 +34,7 @@ struct Open {
 struct Entry {
     peer: IpAddr,
     is_idle: bool,
-    /// Whether it was taken beyond the bound.
+    /// Whether it was accepted beyond the bound.
     is_for_health: bool,
     closed: CancellationToken,
 }
@@ -46,7 +48,8 @@ impl Connections {
         }))
     }
 
-    /// Takes a new connection. `None` when there is no room for it and nothing idle that could be closed.
+    /// Registers a new connection. Returns `None` when there is no room and no idle connection to
+    /// close.
     pub(crate) fn open(&self, peer: IpAddr) -> Option<Connection> {
         let mut open = self.lock();
         let of_peer = |it: &Entry| it.peer == peer;
@@ -93,7 +96,7 @@ impl Connections {
 }
 
 impl Open {
-    /// How many connections there are, of those within the bound or of those beyond it.
+    /// Counts the connections within the bound, or those beyond it.
     fn count(&self, is_for_health: bool) -> usize {
         let all = self.all.values();
         all.filter(|it| it.is_for_health == is_for_health).count()
@@ -113,23 +116,23 @@ impl Open {
     }
 }
 
-/// A connection that was taken; dropped, its room is free again.
+/// A registered connection. Dropping it frees its slot.
 #[derive(Debug)]
 pub(crate) struct Connection {
     connections: Connections,
     id: u64,
-    /// Whether it was taken beyond the bound: it is answered about health and nothing else.
+    /// Whether it was accepted beyond the bound. Such a connection serves health checks only.
     pub(crate) is_for_health: bool,
     closed: CancellationToken,
 }
 
 impl Connection {
-    /// Comes when this connection is closed to make room for another.
+    /// Returns a token that is cancelled when this connection is closed to make room.
     pub(crate) fn closed(&self) -> CancellationToken {
         self.closed.clone()
     }
 
-    /// Marks the connection as busy until the answer is dropped.
+    /// Marks the connection as busy until the returned guard is dropped.
     pub(crate) fn request(&self) -> Request {
         self.connections.set_idle(self.id, false);
         Request {
@@ -145,7 +148,7 @@ impl Drop for Connection {
     }
 }
 
-/// A request that is being answered.
+/// Marks a connection as busy while a request is answered.
 #[derive(Debug)]
 pub(crate) struct Request {
     connections: Connections,

@@ -1,4 +1,4 @@
-//! Where a list goes on: opaque to the caller, and good only for the question it came from.
+//! Page cursors. A cursor is opaque to the caller and valid only for the query that returned it.
 
 use crate::problem::Problem;
 use base64::Engine;
@@ -6,18 +6,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// The first byte; a form that is changed gets another.
+/// The first byte. A change of the format changes it.
 const VERSION: u8 = 1;
 const MARK_BYTES: usize = 8;
 const BYTES: usize = 1 + MARK_BYTES + 8;
 
-/// The question a cursor belongs to: the list, and everything that decides what is on it.
+/// Identifies the query of a cursor: the list, and every parameter that decides what is on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question([u8; MARK_BYTES]);
 
 impl Question {
     pub(crate) fn new(list: &str, what: &impl Serialize) -> Question {
-        // Whatever cannot be written has no fields that could differ.
+        // A value that cannot be serialized has no fields that could differ.
         let what = serde_json::to_string(what).unwrap_or_default();
         let digest = Sha256::new()
             .chain_update(list)
@@ -29,7 +29,7 @@ impl Question {
         Question(mark)
     }
 
-    /// The cursor that goes on after `position`.
+    /// Returns the cursor that continues after `position`.
     pub(crate) fn cursor(self, position: i64) -> String {
         let mut bytes = [0; BYTES];
         bytes[0] = VERSION;
@@ -38,7 +38,7 @@ impl Question {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Where to go on, if the cursor came from this question.
+    /// Returns the position of a cursor, or a problem if the cursor is of another query.
     pub(crate) fn position(self, cursor: &str) -> Result<i64, Problem> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
         let bytes: Option<[u8; BYTES]> = bytes.and_then(|bytes| bytes.try_into().ok());

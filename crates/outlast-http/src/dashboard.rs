@@ -1,4 +1,4 @@
-//! The dashboard: static files that are part of the program.
+//! Serves the dashboard: static files that are compiled into the program.
 
 use crate::api::Api;
 use crate::problem::{Code, Problem};
@@ -15,11 +15,11 @@ const FILES: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/files.rs"))
 
 const INDEX: &str = "index.html";
 
-/// Nothing but what this server has, and nothing inline.
+/// Allows resources of this server only, and nothing inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'";
 
-/// From the root to the dashboard.
+/// Redirects the root to the dashboard.
 pub(crate) async fn root(
     State(api): State<Arc<Api>>,
     OriginalUri(full): OriginalUri,
@@ -32,7 +32,7 @@ pub(crate) async fn root(
     (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, to)]).into_response()
 }
 
-/// The page itself.
+/// Serves the page.
 pub(crate) async fn index(
     State(api): State<Arc<Api>>,
     OriginalUri(full): OriginalUri,
@@ -42,7 +42,7 @@ pub(crate) async fn index(
     page(&prefix(&api, &full, &uri), &headers)
 }
 
-/// A file, or the page: every screen has an address of its own below `ui/`.
+/// Serves a file, or the page for every other path: each screen has its own path below `ui/`.
 pub(crate) async fn file(
     State(api): State<Arc<Api>>,
     Path(path): Path<String>,
@@ -61,7 +61,7 @@ pub(crate) async fn file(
         .and_then(|accept| accept.to_str().ok());
     let wants_page =
         accepts.is_none_or(|accept| accept.contains("text/html") || accept.contains("*/*"));
-    // A script that is missing must not come as a page.
+    // A missing script must not be answered with the page.
     let is_asset = media_type(&path) != OTHER;
     if is_asset && !accepts.is_some_and(|accept| accept.contains("text/html")) || !wants_page {
         return Err(Problem::new(
@@ -76,7 +76,7 @@ fn find(path: &str) -> Option<(&'static str, &'static [u8])> {
     FILES.iter().find(|(name, _)| *name == path).copied()
 }
 
-/// The page, told where it is: every address in it is relative to that.
+/// Returns the page with its base address, to which every address in it is relative.
 fn page(prefix: &str, headers: &HeaderMap) -> Result<Response, Problem> {
     let (_, bytes) = find(INDEX)
         .ok_or_else(|| Problem::new(Code::NotFound, "the dashboard is not part of this program"))?;
@@ -88,7 +88,7 @@ fn page(prefix: &str, headers: &HeaderMap) -> Result<Response, Problem> {
     ))
 }
 
-/// The page with this base, in the place of the one it has.
+/// Replaces the base of the page.
 fn based(page: &str, base: &str) -> String {
     let base = base
         .replace('&', "&amp;")
@@ -103,7 +103,7 @@ fn based(page: &str, base: &str) -> String {
     page.replacen("<head>", &format!("<head>{element}"), 1)
 }
 
-/// Where the router is for a browser: what the application took off the path before it came here.
+/// Returns the path of the router as a browser sees it: the prefix that the application removed.
 pub(crate) fn prefix(api: &Api, full: &Uri, inner: &Uri) -> String {
     if let Some(base) = &api.settings.base_path {
         return base.clone();
@@ -152,7 +152,7 @@ fn answer(media_type: &'static str, bytes: Vec<u8>, asked: &HeaderMap) -> Respon
     if let Ok(tag) = HeaderValue::try_from(tag) {
         headers.insert(header::ETAG, tag);
     }
-    // Names stay the same from one version to the next: a browser asks whether it has the newest.
+    // File names do not change between versions, so the browser must revalidate.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(
         header::CONTENT_SECURITY_POLICY,

@@ -1,4 +1,4 @@
-//! What routes take from a request. Whatever is wrong with it is said as a [`Problem`].
+//! Extractors for the routes. Each reports an invalid request as a [`Problem`].
 
 use crate::auth::{Caller, Role};
 use crate::limits::{BODY_BYTES_MAX, BODY_DEPTH_MAX, is_too_deep};
@@ -29,20 +29,20 @@ macro_rules! caller {
 }
 
 caller! {
-    /// Somebody who may look.
+    /// A caller with the role `read`.
     MayRead Read
 }
 caller! {
-    /// Somebody who may start instances and send signals.
+    /// A caller with the role `signal`.
     MaySignal Signal
 }
 caller! {
-    /// Somebody who may retry, cancel, terminate, delete, pause and resume.
+    /// A caller with the role `operate`.
     MayOperate Operate
 }
 
 fn caller(parts: &Parts, role: Role) -> Result<Arc<Caller>, Problem> {
-    // A route that the guard does not stand before is closed.
+    // A route without the guard has no caller and stays closed.
     let caller = parts
         .extensions
         .get::<Arc<Caller>>()
@@ -58,7 +58,7 @@ fn caller(parts: &Parts, role: Role) -> Result<Arc<Caller>, Problem> {
     Ok(caller.clone())
 }
 
-/// The id of an instance, as the one parameter of the path.
+/// The id of an instance, the only parameter of the path.
 pub(crate) struct Id(pub(crate) InstanceId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Id {
@@ -70,7 +70,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-/// Reads an id: decimal digits.
+/// Parses an id of decimal digits.
 pub(crate) fn parse_id(text: &str) -> Result<InstanceId, Problem> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let id = text.parse().ok().filter(|_| is_plain);
@@ -94,8 +94,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
-/// The parameters of the query, of two kinds where there are two. Those that the route does not know are refused, since a filter
-/// that is misspelt and left out would show everything.
+/// The parameters of the query, of one type or two. Unknown parameters are refused, because a
+/// misspelt filter that is ignored would match everything.
 pub(crate) struct Query<A, B = NoParams>(pub(crate) A, pub(crate) B);
 
 /// No parameters.
@@ -157,7 +157,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// A body of JSON where everything in it may be left out, and so may the body.
+/// A JSON body that may be absent, and whose members are all optional.
 pub(crate) struct OptionalBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalBody<T> {
@@ -174,7 +174,7 @@ impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalBody<T> 
     }
 }
 
-/// A body as it came, within the bounds.
+/// The body as received, within the bounds.
 pub(crate) struct RawBody(pub(crate) Bytes);
 
 impl<S: Sync> FromRequest<S> for RawBody {
@@ -186,7 +186,7 @@ impl<S: Sync> FromRequest<S> for RawBody {
     }
 }
 
-/// A form of a page elsewhere cannot say this without asking first.
+/// An HTML form on another site cannot send this media type without a preflight request.
 fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     let declared = headers
         .get(header::CONTENT_TYPE)
@@ -236,8 +236,8 @@ async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes,
     })
 }
 
-/// Parses a body with named members. A list of values without their names would be taken for one, in an order that
-/// nobody has promised.
+/// Parses a JSON object. Serde would also accept an array of the values, in an order that is not
+/// part of the API.
 fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     check_depth(bytes)?;
     if bytes.trim_ascii_start().starts_with(b"[") {
@@ -247,7 +247,7 @@ fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     read_json(bytes)
 }
 
-/// Parses a body whose depth has been looked at first.
+/// Parses a body after checking its depth.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     check_depth(bytes)?;
     read_json(bytes)

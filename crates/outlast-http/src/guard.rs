@@ -1,4 +1,4 @@
-//! Who comes this far: where a request is from, which host and origin it names, and whose token it has.
+//! The middleware that admits requests: it checks the peer, the host, the origin and the token.
 
 use crate::api::Api;
 use crate::auth::Caller;
@@ -11,7 +11,7 @@ use axum::response::Response;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Why a router is not served at an address.
+/// The reason why a router is not served at an address.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{address} can be reached from other machines, and anybody there could do everything: set a token, or listen on 127.0.0.1"
@@ -20,8 +20,9 @@ pub struct NotGuarded {
     address: SocketAddr,
 }
 
-/// Whether a router with these settings may listen at `address`: anywhere with tokens, else on this machine only.
-/// Even where nobody asks this, requests from elsewhere are refused.
+/// Checks that a router with these settings may listen at `address`: any address with tokens, else
+/// this machine only. The router refuses requests from elsewhere even if an application skips this
+/// check.
 pub fn check_address(address: SocketAddr, settings: &Settings) -> Result<(), NotGuarded> {
     let is_guarded = !settings.tokens.is_empty() || settings.authentication_is_the_hosts;
     if is_guarded || address.ip().is_loopback() {
@@ -30,7 +31,7 @@ pub fn check_address(address: SocketAddr, settings: &Settings) -> Result<(), Not
     Err(NotGuarded { address })
 }
 
-/// Lets in whoever may come in, and says to the routes who that is.
+/// Admits a request with sufficient credentials and passes its caller to the routes.
 pub(crate) async fn guard(
     State(api): State<Arc<Api>>,
     mut request: Request,
@@ -44,7 +45,7 @@ pub(crate) async fn guard(
     Ok(next.run(request).await)
 }
 
-/// The same for what needs no token: the dashboard's files, webhooks, the document of the API.
+/// Admits a request that needs no token: dashboard files, webhooks and the OpenAPI document.
 pub(crate) async fn guard_host(
     State(api): State<Arc<Api>>,
     request: Request,
@@ -54,8 +55,8 @@ pub(crate) async fn guard_host(
     Ok(next.run(request).await)
 }
 
-/// A page elsewhere can make a browser believe that its own name is this machine's address, and then ask as if it
-/// were here (DNS rebinding). Its name still stands in the `Host` header.
+/// Prevents DNS rebinding: a site makes a browser resolve its name to this machine's address. The
+/// `Host` header still contains that name.
 fn check_host(
     settings: &Settings,
     headers: &HeaderMap,
@@ -90,7 +91,7 @@ fn without_port(host: &str) -> &str {
         Some((name, port))
             if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() =>
         {
-            // Within brackets a colon is part of the address.
+            // Within brackets, a colon is part of an IPv6 address.
             if name.contains(':') && !name.ends_with(']') {
                 host
             } else {
@@ -107,7 +108,8 @@ fn is_this_machine(name: &str) -> bool {
     is_loopback || name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Pages of other origins may link here and nothing else: they could act with what the browser knows.
+/// Refuses pages of other origins, except for links. They could act with the browser's
+/// credentials.
 fn check_origin(settings: &Settings, request: &Request) -> Result<(), Problem> {
     let text = |name: &str| {
         request
@@ -128,7 +130,8 @@ fn check_origin(settings: &Settings, request: &Request) -> Result<(), Problem> {
     let is_foreign = match text("sec-fetch-site") {
         Some("same-origin" | "none") => false,
         Some(_) => changes || text("sec-fetch-mode") != Some("navigate"),
-        // Programs send neither header; browsers that are old send the origin with whatever changes something.
+        // Programs send neither header. Old browsers send `Origin` with requests that change
+        // something.
         None => changes && origin.is_some_and(|origin| !is_own(&origin, request.headers())),
     };
     if is_foreign {
@@ -170,8 +173,8 @@ fn recognise(api: &Api, request: &Request) -> Result<Arc<Caller>, Problem> {
     caller.ok_or_else(|| Problem::new(Code::Unauthorized, "this token is not known here"))
 }
 
-/// Without tokens whoever is on this machine may do everything, and nobody else anything. A peer that is not known
-/// counts as somebody else.
+/// Without tokens, callers on this machine may do everything and others nothing. An unknown peer
+/// counts as another machine.
 fn recognise_neighbour(api: &Api, request: &Request) -> Result<Arc<Caller>, Problem> {
     let is_forwarded = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
         .iter()
@@ -193,7 +196,7 @@ fn recognise_neighbour(api: &Api, request: &Request) -> Result<Arc<Caller>, Prob
 const NOT_FROM_HERE: &str = "no token is set up here, so only connections from this machine itself are answered; \
     set a token in the settings";
 
-/// The mistake of an application that serves the router without saying where connections come from.
+/// An application made a mistake: it serves the router without the addresses of its peers.
 const UNKNOWN_PEER: &str = "no token is set up here, so only connections from this machine itself are answered, and the \
     server does not say where a connection comes from; serve the application with \
     into_make_service_with_connect_info::<SocketAddr>(), or set a token in the settings";

@@ -1,4 +1,4 @@
-//! The HTTP API and the dashboard of Outlast, as an axum [`Router`](axum::Router) to mount anywhere.
+//! The HTTP API and the dashboard of Outlast, as an axum [`Router`](axum::Router).
 //!
 //! ```
 //! use axum::Router;
@@ -24,14 +24,16 @@
 //! # }
 //! ```
 //!
-//! Without tokens the router must know where each connection comes from. With a plain `axum::serve(listener, app)` it does
-//! not, and refuses every request: an unknown peer is never taken for this machine.
+//! Without tokens the router accepts only connections from this machine, so it must know the
+//! address of each peer. A plain `axum::serve(listener, app)` does not provide it, and every
+//! request is refused.
 //!
-//! The routes, their shapes and their errors are in `docs/http.md`; the same for programs is at `/v1/openapi.json`,
-//! which is made from the code. The dashboard is at `/ui/`, below whatever prefix the router has.
+//! `docs/http.md` describes the routes, their bodies and their errors. `/v1/openapi.json` has the
+//! same for programs and is generated from the code. The dashboard is at `/ui/`, below the prefix
+//! of the router.
 //!
-//! [`serve`] runs a router by itself, with every timeout bounded and a graceful stop; mounted in an application, those
-//! are the application's.
+//! [`serve`] runs a router on its own listener, with a bound on every timeout and a graceful
+//! shutdown. An application that mounts the router sets these itself.
 
 mod api;
 mod attention;

@@ -1,68 +1,71 @@
-//! Every bound of the API, each with its reason.
+//! Every bound of the API, with its reason.
 
 use std::time::Duration;
 
-/// A request's body: as much as one state may have. What is larger belongs elsewhere, with its address here.
+/// A request body is at most as large as one state. Larger data belongs in other storage, with its
+/// address here.
 pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// Nesting of a body, looked at before anything is parsed.
+/// The nesting of a body, checked before parsing.
 pub(crate) const BODY_DEPTH_MAX: usize = 64;
 /// Instances on a page.
 pub(crate) const PAGE_MAX: usize = 200;
-/// Instances on a page when nobody says how many.
+/// The default number of instances on a page.
 pub(crate) const PAGE_DEFAULT: usize = 50;
 /// Instances that one request inserts.
 pub(crate) const BATCH_MAX: usize = 1_000;
-/// Instances that one request of a bulk verb looks at.
+/// Instances that one request of a bulk verb examines.
 pub(crate) const BULK_MAX: usize = 500;
 /// Instances that one event stream follows by id.
 pub(crate) const FOLLOWED_MAX: usize = 200;
-/// Open calls of a workflow that are shown; groups say how many there are.
+/// Open calls of a workflow that are shown; the groups carry the total.
 pub(crate) const WAITS_SHOWN: usize = 200;
-/// Failures that were handled which are shown; how many there are is told.
+/// Handled failures that are shown; the body carries the total.
 pub(crate) const HANDLED_SHOWN: usize = 50;
-/// What a request that reads values may take while it is answered: a page of values in the database's answer, as rows, and
-/// as text in a buffer that has grown by doubling.
+/// Memory of one request that reads values. It holds a page of values in the database's response,
+/// as rows, and as text in a buffer that grows by doubling.
 pub(crate) const READ_BYTES_MAX: usize = 5 * outlast_core::limits::PAGE_BYTES_MAX;
-/// How long such a request waits for its turn.
+/// How long such a request waits for memory.
 pub(crate) const READ_TURN: Duration = Duration::from_secs(5);
-/// Nodes of a tree in all, children shown of one round, and levels.
+/// Bounds of a tree: nodes in total, children of one round, and levels.
 pub(crate) const TREE_NODES_MAX: usize = 500;
 pub(crate) const TREE_CHILDREN_MAX: usize = 50;
 pub(crate) const TREE_DEPTH_MAX: usize = 5;
 pub(crate) const TREE_DEPTH_DEFAULT: usize = 3;
-/// Looks into the store that one page may take when most of what is found is outside the token's scope, or of
-/// another round.
+/// Store reads for one page, when most rows are outside the token's scope or of another round.
 pub(crate) const LOOKS_MAX: usize = 5;
-/// Executing instances that are read to tell whose they are.
+/// Executing instances that are read to attribute them to their workers.
 pub(crate) const EXECUTING_READ_MAX: usize = 5_000;
-/// Queues that are counted one by one for a token that sees some machines only.
+/// Queues that are counted one by one for a token bound to machines.
 pub(crate) const QUEUES_COUNTED_MAX: usize = 100;
 /// Longest long poll.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long the store may take to count as ready.
+/// How long the store may take to answer and still count as ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(2);
-/// How long an answer of the store that it takes writes holds. Nobody needs a token to ask, so this bounds the writes.
+/// How long a positive readiness answer is reused. The route needs no token, so this bounds the
+/// writes.
 pub(crate) const READY_FOR: Duration = Duration::from_secs(5);
-/// The same for an answer that it does not.
+/// How long a negative readiness answer is reused.
 pub(crate) const UNREADY_FOR: Duration = Duration::from_secs(1);
-/// In the microseconds of timestamps.
+/// In microseconds, the unit of timestamps.
 pub(crate) const MINUTE: i64 = 60_000_000;
-/// The past that charts and transitions show.
+/// The period that charts and transitions show.
 pub(crate) const WINDOW_MINUTES: i64 = 60;
 
-/// What one router allows at once. The defaults suit a dashboard that a team leaves open.
+/// Bounds on the concurrent work of one router. The defaults suit a dashboard that a team leaves
+/// open.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How long a request may take to be answered, long polls and event streams apart.
+    /// How long a request may take, except long polls and event streams.
     pub request_timeout: Duration,
     /// Event streams at once.
     pub streams: usize,
     /// Long polls at once.
     pub waits: usize,
-    /// Bytes that requests which read values may take at once, in answers that are being made or sent. Further ones wait
-    /// for a few seconds and are then refused with 503. Default: 64 MiB; at least 20 MiB.
+    /// Bytes that requests which read values may use at once, until their responses are sent.
+    /// Further requests wait for a few seconds and are then refused with 503. Default: 64 MiB; at
+    /// least 20 MiB.
     pub read_bytes: usize,
-    /// How often an event stream looks, at most.
+    /// The shortest interval between two reads of an event stream.
     pub look_every: Duration,
 }
 
@@ -78,7 +81,8 @@ impl Default for Limits {
     }
 }
 
-/// Whether a document is nested too deep. Only brackets outside strings count; syntax is the parser's to check.
+/// Returns whether a document is nested too deep. It counts only brackets outside strings; the
+/// parser checks the syntax.
 pub(crate) fn is_too_deep(document: &[u8]) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for byte in document {

@@ -1,13 +1,13 @@
-//! The document of the API, made from the routes.
+//! The OpenAPI document, generated from the routes.
 
 use utoipa::Modify;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
-/// What stands in it for the place of the router, which is known when somebody asks.
+/// A placeholder for the path of the router, which is known only when a request arrives.
 const PLACE: &str = "{place}";
 
-/// The description of a response that is no success.
+/// The description of every error response.
 const REFUSAL: &str = "The request was refused: `code` says why to programs, `detail` to people.";
 
 #[derive(utoipa::OpenApi)]
@@ -42,7 +42,7 @@ impl Modify for Token {
     }
 }
 
-/// Describes every refusal. All of them have the same shape, so the routes do not repeat the words.
+/// Describes every refusal. All have the same shape, so the routes do not repeat the description.
 pub(crate) fn describe_refusals(document: &mut utoipa::openapi::OpenApi) {
     for item in document.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.post, &mut item.delete];
@@ -55,7 +55,7 @@ pub(crate) fn describe_refusals(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// The document for a router at `place`.
+/// Returns the document for a router at `place`.
 pub(crate) fn placed(document: &str, place: &str) -> String {
     let place = if place.is_empty() { "/" } else { place };
     let quoted = |text: &str| serde_json::Value::from(text).to_string();

@@ -1,4 +1,4 @@
-//! What is said when something is refused: `application/problem+json` with a stable code.
+//! Error responses: `application/problem+json` with a stable code.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,27 +8,28 @@ use std::fmt;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident $word:literal $status:ident $title:literal;)+) => {
-        /// Why a request was refused. Programs decide by the code; each has a page in `docs/errors/`.
+        /// The reason why a request was refused. Programs decide by the code; each code has a page
+        /// in `docs/errors/`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Code {
             $($(#[$doc])* $code,)+
         }
 
         impl Code {
-            /// Every code there is.
+            /// Every code.
             pub const ALL: &[Code] = &[$(Code::$code),+];
 
-            /// The word that stands for it in an answer.
+            /// Returns the code as it appears in a response.
             pub fn as_str(self) -> &'static str {
                 match self { $(Code::$code => $word,)+ }
             }
 
-            /// The status it comes with.
+            /// Returns the HTTP status of the code.
             pub fn status(self) -> StatusCode {
                 match self { $(Code::$code => StatusCode::$status,)+ }
             }
 
-            /// The same for people, in a few words.
+            /// Returns a short title for people.
             pub fn title(self) -> &'static str {
                 match self { $(Code::$code => $title,)+ }
             }
@@ -39,7 +40,7 @@ macro_rules! codes {
 codes! {
     /// A parameter, header or field is wrong.
     InvalidRequest "invalid_request" BAD_REQUEST "The request is not valid";
-    /// The body is not the JSON that the route takes.
+    /// The body is not the JSON that the route expects.
     InvalidJson "invalid_json" BAD_REQUEST "The body is not the JSON expected";
     /// The body is too large.
     TooLarge "too_large" PAYLOAD_TOO_LARGE "The body is too large";
@@ -49,9 +50,9 @@ codes! {
     NotFound "not_found" NOT_FOUND "Not found";
     /// There is no such history.
     NoHistory "no_history" NOT_FOUND "There is no such history";
-    /// There is nobody who would read the signal.
+    /// No instance would read the signal.
     NoTarget "no_target" NOT_FOUND "Nobody would read this signal";
-    /// The instance holds as many signals as it may.
+    /// The inbox of the instance is full.
     InboxFull "inbox_full" CONFLICT "The inbox is full";
     /// The instance has not ended.
     NotEnded "not_ended" CONFLICT "The instance has not ended";
@@ -65,7 +66,7 @@ codes! {
     Forbidden "forbidden" FORBIDDEN "The token does not allow this";
     /// The `Host` header names a host that is not served.
     ForbiddenHost "forbidden_host" FORBIDDEN "This host is not served";
-    /// A page of another origin asked.
+    /// The request came from a page of another origin.
     ForbiddenOrigin "forbidden_origin" FORBIDDEN "Pages of other origins may not ask";
     /// The address does not take this method.
     MethodNotAllowed "method_not_allowed" METHOD_NOT_ALLOWED "This method is not for this address";
@@ -75,15 +76,15 @@ codes! {
     BadSignature "bad_signature" UNAUTHORIZED "The signature is not right";
     /// A webhook's timestamp is too far from now.
     StaleTimestamp "stale_timestamp" UNAUTHORIZED "The timestamp is too far from now";
-    /// As many event streams or long polls are open as may be.
+    /// The maximum number of event streams or long polls is open.
     TooManyStreams "too_many_streams" SERVICE_UNAVAILABLE "Too many streams are open";
     /// The database cannot answer now.
     Unavailable "unavailable" SERVICE_UNAVAILABLE "The database cannot answer now";
-    /// It took too long.
+    /// The request took too long.
     Timeout "timeout" GATEWAY_TIMEOUT "It took too long";
-    /// Something else stands in the way.
+    /// The state of the instance prevents the operation.
     Conflict "conflict" CONFLICT "Something stands in the way";
-    /// Something is broken here.
+    /// The server has an internal error.
     Internal "internal" INTERNAL_SERVER_ERROR "Something is broken here";
 }
 
@@ -106,7 +107,8 @@ impl Problem {
         Problem::new(Code::InvalidRequest, detail)
     }
 
-    /// There is no such instance, or none that the caller may know of: the words are the same.
+    /// Reports that the instance does not exist or is outside the caller's scope. The text is the
+    /// same for both, so it reveals nothing.
     pub(crate) fn no_instance(id: impl fmt::Display) -> Problem {
         Problem::new(Code::NotFound, format!("there is no instance {id}"))
     }
@@ -119,7 +121,7 @@ impl From<Invalid> for Problem {
 }
 
 impl From<Error> for Problem {
-    /// What the database said is for the log: it may name hosts, users and statements.
+    /// The database's message goes to the log only: it may name hosts, users and statements.
     fn from(error: Error) -> Problem {
         if let Error::Invalid { invalid, .. } = &error {
             return Problem::invalid(invalid.to_string());

@@ -1,4 +1,4 @@
-//! Which instances: the filters that lists, counts, event streams and bulk verbs share.
+//! The instance filter that lists, counts, event streams and bulk verbs share.
 
 use crate::extract::parse_id;
 use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use std::fmt;
 use std::str::FromStr;
 
-/// A filter, in a query or in the body of a bulk verb. All that is given must fit.
+/// A filter, in a query or in the body of a bulk verb. An instance must match every given member.
 #[derive(
     Clone,
     Debug,
@@ -34,7 +34,8 @@ pub(crate) struct FilterParams {
     pub(crate) version: Option<String>,
     /// At this step.
     pub(crate) step: Option<String>,
-    /// In one of these statuses; repeated or separated by commas. `awaiting_signal` leaves out what is `sleeping`.
+    /// In one of these statuses; repeated or separated by commas. `awaiting_signal` excludes
+    /// `sleeping`.
     #[serde(deserialize_with = "texts")]
     pub(crate) status: Vec<String>,
     /// In this queue.
@@ -54,18 +55,19 @@ pub(crate) struct FilterParams {
     pub(crate) ended_from: Option<String>,
     /// Ended before this, RFC 3339.
     pub(crate) ended_until: Option<String>,
-    /// The last error contains this, in the same letters.
+    /// The last error contains this text; case-sensitive.
     pub(crate) error: Option<String>,
-    /// Retried at least so often at its step.
+    /// Retried at least this many times at its step.
     #[serde(deserialize_with = "text")]
     #[param(value_type = Option<i32>)]
     #[schema(value_type = Option<i32>)]
     pub(crate) attempts_from: Option<String>,
-    /// Waits for a signal or sleeps: `none` without a deadline, `overdue` with one that has passed.
+    /// Waits for a signal or sleeps: `none` without a deadline, `overdue` with one that has
+    /// passed.
     pub(crate) deadline: Option<String>,
 }
 
-/// The names of a filter, for bodies in which an unknown one must be refused.
+/// The member names of a filter, to refuse unknown ones in a body.
 const NAMES: [&str; 15] = [
     "machine",
     "version",
@@ -85,7 +87,7 @@ const NAMES: [&str; 15] = [
 ];
 
 impl FilterParams {
-    /// What the store is asked. `now` is the database's.
+    /// Converts to the store's filter. `now` is the database's time.
     pub(crate) fn filter(&self, now: Timestamp) -> Result<Filter, Problem> {
         let filter = Filter {
             machine: self.machine.clone(),
@@ -108,7 +110,7 @@ impl FilterParams {
         Ok(filter)
     }
 
-    /// Whether the database has to be asked what time it is.
+    /// Returns whether the filter needs the database's time.
     pub(crate) fn needs_now(&self) -> bool {
         self.deadline.as_deref() == Some("overdue")
     }
@@ -134,7 +136,7 @@ impl FilterParams {
         }
     }
 
-    /// Refuses members of a body that no filter has.
+    /// Refuses members of a body that are not part of a filter.
     pub(crate) fn check_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<(), Problem> {
         let unknown = names.into_iter().find(|name| !NAMES.contains(name));
         unknown.map_or(Ok(()), |name| {
@@ -146,17 +148,17 @@ impl FilterParams {
     }
 }
 
-/// How much of a list, and from where.
+/// The size of a page and its start.
 #[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct PageParams {
-    /// How many, at most 200; 50 if not given.
+    /// The number of instances. Default: 50, at most 200.
     #[param(value_type = Option<u32>)]
     pub(crate) limit: Option<String>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     pub(crate) cursor: Option<String>,
-    /// Whether states and results are shown too.
+    /// Whether to include states and results.
     #[param(value_type = Option<bool>)]
     pub(crate) full: Option<String>,
 }
@@ -171,7 +173,7 @@ impl PageParams {
     }
 }
 
-/// How many on a page.
+/// Parses the size of a page.
 pub(crate) fn limit(given: Option<&str>) -> Result<usize, Problem> {
     let limit = number("limit", given)?.unwrap_or(PAGE_DEFAULT);
     if (1..=PAGE_MAX).contains(&limit) {
@@ -182,7 +184,7 @@ pub(crate) fn limit(given: Option<&str>) -> Result<usize, Problem> {
     )))
 }
 
-/// A number, in words that name what is wrong.
+/// Parses a number; the error names the parameter.
 pub(crate) fn number<T: FromStr>(what: &str, given: Option<&str>) -> Result<Option<T>, Problem> {
     let wrong = |text: &str| {
         Problem::invalid(format!(
@@ -194,7 +196,7 @@ pub(crate) fn number<T: FromStr>(what: &str, given: Option<&str>) -> Result<Opti
         .transpose()
 }
 
-/// `true` or `false`; not given is `false`.
+/// Parses `true` or `false`. Default: `false`.
 pub(crate) fn flag(what: &str, given: Option<&str>) -> Result<bool, Problem> {
     match given {
         Some("true" | "1" | "") => Ok(true),
@@ -216,7 +218,7 @@ fn moment(what: &str, given: Option<&str>) -> Result<Option<Timestamp>, Problem>
         .transpose()
 }
 
-/// Text, or in JSON also a number.
+/// Reads text, or in JSON also a number.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     struct Text;
     impl de::Visitor<'_> for Text {
@@ -245,7 +247,7 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     deserializer.deserialize_any(Text)
 }
 
-/// Several texts, or one.
+/// Reads several texts, or one.
 fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     struct Texts;
     impl<'de> de::Visitor<'de> for Texts {

@@ -1,4 +1,4 @@
-//! An answer that keeps its room in memory until it is sent.
+//! Response bodies that keep their reserved memory until they are sent.
 
 use crate::api::KIB;
 use crate::problem::{Code, Problem};
@@ -10,18 +10,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// How much is handed to the connection at a time.
+/// The size of a chunk handed to the connection.
 const PIECE: usize = 64 * 1024;
 
-/// A body that is sent piece by piece. Each piece is a copy: the connection keeps a few of them after it has taken the last
-/// one, and they must not keep the whole answer alive when its room is free again.
+/// A body that is sent in chunks. Each chunk is a copy, because the connection keeps a few chunks
+/// after it took the last one. They must not keep the whole response alive after its memory is
+/// released.
 pub(crate) struct InRoom {
     rest: Bytes,
     _room: OwnedSemaphorePermit,
 }
 
 impl InRoom {
-    /// The answer that was made in this room. What it does not need is free for others at once.
+    /// Returns the response and releases the part of the reservation that it does not need.
     pub(crate) async fn answer(
         made: Response,
         mut room: OwnedSemaphorePermit,
@@ -29,7 +30,7 @@ impl InRoom {
         let (head, body) = made.into_parts();
         let rest = axum::body::to_bytes(body, usize::MAX).await;
         let rest = rest.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-        // A buffer that grows by doubling is up to twice as large as what is in it.
+        // A buffer that grows by doubling is up to twice as large as its content.
         let needed = 2 * rest.len() / KIB + 1;
         drop(room.split(room.num_permits().saturating_sub(needed)));
         let body = axum::body::Body::new(InRoom { rest, _room: room });

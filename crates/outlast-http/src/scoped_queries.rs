@@ -1,4 +1,4 @@
-//! Looking within a token's reach: what is outside is as if it were not there.
+//! Queries within a token's scope. Instances outside it are treated as if they did not exist.
 
 use crate::api::Api;
 use crate::auth::TokenScope;
@@ -8,28 +8,28 @@ use crate::query::FilterParams;
 use outlast_core::limits::PAGE_MAX;
 use outlast_core::{Count, Filter, Instance, InstanceId, ListRequest, Target, Timestamp};
 
-/// A page of what fits and may be seen.
+/// A page of matching instances within the scope.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) instances: Vec<Instance>,
-    /// Where to go on, if there may be more.
+    /// Where the next page starts, if there may be one.
     pub(crate) next: Option<InstanceId>,
-    /// Whether the page is full, or nothing is left: else looking was given up for now.
+    /// Whether the page is full or the list is exhausted; false when the scan reached its bound.
     pub(crate) scanned_all: bool,
 }
 
-/// What a page is asked with.
+/// The parameters of a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) filter: Filter,
     pub(crate) before: Option<InstanceId>,
     pub(crate) limit: usize,
-    /// Whether states and results are read.
+    /// Whether to read states and results.
     pub(crate) values: bool,
 }
 
 impl Api {
-    /// The instance, if there is one within reach.
+    /// Returns the instance if it is within the scope.
     pub(crate) async fn instance(
         &self,
         scope: &TokenScope,
@@ -40,7 +40,7 @@ impl Api {
         found.ok_or_else(|| Problem::no_instance(id))
     }
 
-    /// The instance that holds a correlation key, else the latest that held it, if there is one within reach.
+    /// Returns the same instance as [`holder`](Api::holder), or the problem that there is none.
     pub(crate) async fn by_key(
         &self,
         scope: &TokenScope,
@@ -57,7 +57,8 @@ impl Api {
         found.ok_or_else(nobody)
     }
 
-    /// The instance that holds a correlation key, else the latest that held it, if that is within reach.
+    /// Returns the holder of a correlation key, or else its latest holder; `None` if that instance
+    /// is outside the scope.
     pub(crate) async fn holder(
         &self,
         scope: &TokenScope,
@@ -73,7 +74,7 @@ impl Api {
         Ok(found.filter(|instance| scope.has(instance)))
     }
 
-    /// The filter of a request; the database is asked for the time only where that matters.
+    /// Converts the filter of a request. It reads the database's time only if the filter needs it.
     pub(crate) async fn filter(&self, params: &FilterParams) -> Result<Filter, Problem> {
         let now = if params.needs_now() {
             self.client.now().await?
@@ -83,7 +84,7 @@ impl Api {
         params.filter(now)
     }
 
-    /// A page of instances, newest first, of those that `fits` agrees to.
+    /// Returns a page of the instances that `fits` accepts, newest first.
     pub(crate) async fn page(
         &self,
         scope: &TokenScope,
@@ -119,7 +120,8 @@ impl Api {
                 found.next = found.instances.last().map(|last| last.id);
             }
             found.scanned_all = found.next.is_none() || found.instances.len() == wanted.limit;
-            // A page with values may end with its bytes. Several of them would be more than one may have.
+            // A page with values may be full by its bytes. Several such pages would exceed the
+            // memory budget.
             let has_enough = wanted.values && !found.instances.is_empty();
             if found.scanned_all || has_enough {
                 break;
@@ -128,7 +130,7 @@ impl Api {
         Ok(found)
     }
 
-    /// How many fit and may be seen.
+    /// Counts the matching instances within the scope.
     pub(crate) async fn count(
         &self,
         scope: &TokenScope,
@@ -142,7 +144,7 @@ impl Api {
     }
 }
 
-/// The filter with what the reach adds where that is one name; `None` when they have nothing in common.
+/// Adds the scope to the filter where it is a single name; `None` if they have nothing in common.
 fn narrowed(filter: &Filter, scope: &TokenScope) -> Option<Filter> {
     let mut parts = parts(filter, scope);
     match parts.len() {
@@ -152,7 +154,7 @@ fn narrowed(filter: &Filter, scope: &TokenScope) -> Option<Filter> {
     }
 }
 
-/// Filters that together fit exactly what is within reach, and no instance twice.
+/// Returns disjoint filters that together match exactly the instances within the scope.
 fn parts(filter: &Filter, scope: &TokenScope) -> Vec<Filter> {
     let names =
         |given: &Option<String>, allowed: &Option<std::collections::BTreeSet<String>>| match (
@@ -176,7 +178,7 @@ fn parts(filter: &Filter, scope: &TokenScope) -> Vec<Filter> {
     parts
 }
 
-/// Two counts as one.
+/// Adds two counts.
 pub(crate) fn sum(one: Count, other: Count) -> Count {
     match (one, other) {
         (Count::Exactly(one), Count::Exactly(other)) => Count::Exactly(one + other),

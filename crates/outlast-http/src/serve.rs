@@ -1,4 +1,4 @@
-//! Serving a router by itself: every wait bounded, and a stop that lets what runs come to its end.
+//! Serves a router on a listener, with a bound on every wait and a graceful shutdown.
 
 use crate::connections::{self, Connections};
 use crate::problem::{Code, Problem};
@@ -24,18 +24,20 @@ use tower::ServiceExt;
 /// Bounds of a server.
 #[derive(Clone, Debug)]
 pub struct ServeLimits {
-    /// Connections at once. A further one takes the room of the oldest connection without a request; when every
-    /// connection has one, a few more are taken for health checks alone, and the rest are closed. Default: 1,024.
+    /// Concurrent connections. A further one replaces the oldest idle connection. When none is
+    /// idle, a few more are accepted for health checks alone and the rest are closed. Default:
+    /// 1,024.
     pub connections: usize,
-    /// Connections without a request that one address may have; a further one takes the room of the oldest of these.
-    /// Callers behind one proxy share an address. Default: 512.
+    /// Idle connections of one address; a further one replaces the oldest of these. Callers behind
+    /// one proxy share an address. Default: 512.
     pub idle_per_peer: usize,
-    /// How long a connection may take to say what it wants, from when it is opened or from its last answer.
+    /// How long a request head may take, from the start of the connection or from its last
+    /// response.
     pub header_timeout: Duration,
-    /// How long a client may leave its answer or its event stream unread before the connection is closed. Reading slowly
-    /// helps for as long as it is faster than 16 KiB/s. Default: 20 s.
+    /// How long a client may leave its response or event stream unread before the connection is
+    /// closed. A slow client gets more time while it reads faster than 16 KiB/s. Default: 20 s.
     pub write_timeout: Duration,
-    /// How long requests have to come to their end at a stop.
+    /// How long requests may continue after a shutdown.
     pub grace: Duration,
 }
 
@@ -51,10 +53,11 @@ impl Default for ServeLimits {
     }
 }
 
-/// Serves `router` until `shutdown` comes: then no connection is taken any more, event streams and long polls end, other
-/// requests are answered, and after [`grace`](ServeLimits::grace) whatever is left is cut.
+/// Serves `router` until `shutdown` completes. Then it accepts no more connections, ends event
+/// streams and long polls, and answers the other requests. It closes the remaining connections
+/// after [`grace`](ServeLimits::grace).
 ///
-/// Ask [`check_address`](crate::check_address) before listening where others can reach.
+/// Call [`check_address`](crate::check_address) before listening where other machines can connect.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -65,7 +68,7 @@ pub async fn serve(
     let graceful = GracefulShutdown::new();
     let stopping = Stopping::default();
     let cut = CancellationToken::new();
-    // However this ends: also when it is dropped.
+    // Closes the connections also when this future is dropped.
     let _cut = cut.clone().drop_guard();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -101,13 +104,13 @@ pub async fn serve(
     Ok(())
 }
 
-/// The next connection.
+/// Accepts the next connection.
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
             Err(error) => {
-                // Out of files, most often: others have to close first.
+                // Usually no file descriptor is free, until another connection closes.
                 tracing::warn!(%error, "a connection could not be taken");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -140,7 +143,7 @@ fn connection(
     });
     let service = tower::util::BoxCloneSyncService::new(service);
     let service = hyper_util::service::TowerToHyperService::new(service);
-    // Answers are small and somebody waits for each.
+    // Responses are small and callers wait for them.
     let _ = stream.set_nodelay(true);
     http1::Builder::new()
         .timer(TokioTimer::new())
@@ -152,8 +155,8 @@ fn connection(
         )
 }
 
-/// Answers a request. The connection counts as busy until the answer is sent; after a refusal it is closed, so that a caller
-/// without rights holds none.
+/// Answers a request. The connection is busy until the response is sent. After a refusal it is
+/// closed, so that unauthorized callers hold no connection.
 async fn answer(
     router: Router,
     request: Request,
@@ -188,7 +191,7 @@ async fn answer(
     }))
 }
 
-/// Says to what goes on without end that the server stops.
+/// Notifies event streams and long polls that the server shuts down.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stopping(CancellationToken);
 

@@ -1,4 +1,4 @@
-//! What a router is told when it is made.
+//! The settings of a router.
 
 use crate::auth::{Token, Tokens};
 use crate::limits::Limits;
@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Settings of a router. The default is closed: without tokens only connections from this machine are answered.
+/// Settings of a router. By default it is closed: without tokens, only connections from this
+/// machine are served.
 #[derive(Clone, Default)]
 pub struct Settings {
     pub(crate) tokens: Tokens,
@@ -21,60 +22,61 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Settings {
         Settings::default()
     }
 
-    /// Lets in whoever has this token's secret. With one or more tokens nobody else is let in.
+    /// Accepts callers with this token's secret. With one or more tokens, every caller needs one.
     pub fn token(mut self, token: Token) -> Settings {
         self.tokens.add(token);
         self
     }
 
-    /// The application that this router is mounted in decides who comes this far; whoever does may do everything.
-    /// Tokens are not asked for.
+    /// Leaves authentication to the application that mounts this router: every request may do
+    /// everything. The router checks no tokens.
     pub fn authentication_is_the_hosts(mut self) -> Settings {
         self.authentication_is_the_hosts = true;
         self
     }
 
-    /// Answers requests whose `Host` is this name, beside the names of this machine; `outlast.example.com`, with a
-    /// port or, for any port, without. Once one is named, no others are answered.
+    /// Serves requests whose `Host` is this name, such as `outlast.example.com`; without a port it
+    /// matches any port. The names of this machine stay allowed, and every other host is refused.
     pub fn allow_host(mut self, host: impl Into<String>) -> Settings {
         self.hosts.push(host.into().to_ascii_lowercase());
         self
     }
 
-    /// Lets pages of this origin change things, beside the dashboard's own: `https://outlast.example.com`. Needed
-    /// where a proxy changes the `Host` header.
+    /// Lets pages of this origin change data, such as `https://outlast.example.com`. Needed where
+    /// a proxy changes the `Host` header.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Settings {
         let origin = origin.into().to_ascii_lowercase();
         self.origins.push(origin.trim_end_matches('/').to_owned());
         self
     }
 
-    /// Where the router is for a browser: needed only where a proxy takes a prefix away before this process sees it.
-    /// A prefix within the application is found by itself.
+    /// Sets the router's path as a browser sees it. Needed only where a proxy removes a prefix. A
+    /// prefix within the application is detected.
     pub fn base_path(mut self, path: impl Into<String>) -> Settings {
         self.base_path = Some(path.into().trim_end_matches('/').to_owned());
         self
     }
 
-    /// Takes signed messages at `/v1/webhooks/{name}` and turns them into signals.
+    /// Accepts signed messages at `/v1/webhooks/{name}` and turns them into signals.
     pub fn webhook(mut self, name: impl Into<String>, route: WebhookRoute) -> Settings {
         self.webhooks.insert(name.into(), route);
         self
     }
 
-    /// What `/metrics` answers, in the text format of Prometheus: with the crate `metrics-exporter-prometheus`,
-    /// `move || handle.render()`. Figures are of the whole process.
+    /// Sets the source of `/metrics`, in the Prometheus text format. With the crate
+    /// `metrics-exporter-prometheus`, pass `move || handle.render()`. The metrics are of the whole
+    /// process.
     pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Settings {
         self.metrics = Some(Arc::new(render));
         self
     }
 
-    /// With these bounds.
+    /// Sets the bounds.
     pub fn limits(mut self, limits: Limits) -> Settings {
         self.limits = limits;
         self

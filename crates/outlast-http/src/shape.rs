@@ -1,4 +1,4 @@
-//! Shapes that several routes answer with.
+//! Response bodies that several routes share.
 
 use crate::barrier::{BarrierBody, CancelBody, PolicyWord};
 use crate::time::Moment;
@@ -7,14 +7,15 @@ use outlast_core::{ClosePolicy, Count, Instance, Json, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Characters of an error that a list shows; the instance itself has all of it.
+/// Characters of an error in a list; the instance itself has the full text.
 const ERROR_IN_LISTS: usize = 300;
 
-/// An instance. Lists leave out `state`, `result`, `waiting`, `flow` and `origin`, and cut `last_error` and the reason of a cancel.
+/// An instance. Lists leave out `state`, `result`, `waiting`, `flow` and `origin`, and cut
+/// `last_error` and the reason of a cancel.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Instance)]
 pub(crate) struct InstanceBody {
-    /// Decimal digits, as text: it may be larger than what a JavaScript number holds.
+    /// Decimal digits as text: an id may exceed the range of a JavaScript number.
     #[schema(example = "42")]
     pub(crate) id: String,
     pub(crate) machine: String,
@@ -25,75 +26,77 @@ pub(crate) struct InstanceBody {
     pub(crate) queue: String,
     /// Lower is more urgent.
     pub(crate) priority: i16,
-    /// Grows with every change.
+    /// Increases with every change.
     pub(crate) revision: i64,
     /// How often the step was retried.
     pub(crate) attempt: i32,
-    /// How often a worker died over the step.
+    /// How often a worker crashed while it ran the step.
     pub(crate) crashes: i32,
     /// The correlation key.
     pub(crate) key: Option<String>,
-    /// Whether it still holds that key.
+    /// Whether the instance still holds that key.
     pub(crate) holds_key: bool,
     pub(crate) partition_key: Option<String>,
     pub(crate) parent: Option<ParentBody>,
     /// Its position in its parent's fan-out, from 0; null without a parent.
     pub(crate) position: Option<i32>,
-    /// What becomes of it when its parent ends before it does; null without a parent.
+    /// What happens to the instance when its parent finishes first; null without a parent.
     #[schema(value_type = Option<PolicyWord>)]
     pub(crate) on_parent_close: Option<ClosePolicy>,
-    /// Whether it waits for a place in the window of its parent's fan-out; null when that has no window.
+    /// Whether the instance waits for a slot in the window of its parent's fan-out; null without a
+    /// window.
     pub(crate) held: Option<bool>,
     /// The cancel that was requested.
     pub(crate) cancel: Option<CancelBody>,
-    /// The signals it waits for.
+    /// The signals that the instance waits for.
     pub(crate) awaits: Option<Vec<String>>,
-    /// Until when it waits at most, for a signal or for its children; with `needs_all`, at least.
+    /// The latest time at which its wait for a signal or for children ends; with `needs_all`, the
+    /// earliest.
     pub(crate) await_deadline: Option<Moment>,
-    /// Whether it waits until all of it is there: `awaits`, the deadline and the children are what
-    /// is missing.
+    /// Whether the instance waits for everything: `awaits`, the deadline and the children list
+    /// what is missing.
     pub(crate) needs_all: bool,
     pub(crate) children_pending: i32,
-    /// How often it has fanned out.
+    /// The number of fan-outs.
     pub(crate) round: i32,
-    /// Which run of a workflow it is in, from 1.
+    /// The current run of a workflow, from 1.
     pub(crate) run: i32,
-    /// How many events the history of that run has; 0 of a machine.
+    /// The number of events in the history of that run; 0 for a machine.
     pub(crate) events: i32,
-    /// How its last fan-out joins; null when there was none.
+    /// The join of its last fan-out; null when there was none.
     pub(crate) barrier: Option<BarrierBody>,
     pub(crate) eligible_at: Moment,
-    /// Who runs it.
+    /// The worker that runs the instance.
     pub(crate) worker: Option<String>,
-    /// The W3C `traceparent` it belongs to.
+    /// The W3C `traceparent` of the instance.
     pub(crate) trace: Option<String>,
     pub(crate) inserted_at: Moment,
     pub(crate) updated_at: Moment,
     pub(crate) finished_at: Option<Moment>,
     pub(crate) last_error: Option<String>,
-    /// Kept to the letter.
+    /// Stored byte for byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>, required = false)]
     pub(crate) state: Option<Json>,
-    /// Kept to the letter; null unless it is done.
+    /// Stored byte for byte; null unless the instance is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>, required = false)]
     pub(crate) result: Option<Option<Json>>,
-    /// What it waits for and until when, in one sentence.
+    /// What the instance waits for and until when, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub(crate) waiting: Option<String>,
-    /// What a workflow waits for, call by call; not there for machines.
+    /// What a workflow waits for, by call; absent for machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub(crate) flow: Option<FlowBody>,
-    /// The call of its parent that has started it, when that is a workflow whose history is stored.
+    /// The call that started the instance, if the parent is a workflow whose history is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub(crate) origin: Option<OriginBody>,
 }
 
-/// Who spawned an instance.
+/// The parent of an instance.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Parent)]
 pub(crate) struct ParentBody {
@@ -103,7 +106,7 @@ pub(crate) struct ParentBody {
     pub(crate) round: i32,
 }
 
-/// Where an instance stands.
+/// The status of an instance.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Status, rename_all = "snake_case")]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -111,7 +114,7 @@ pub(crate) enum StatusWord {
     Runnable,
     Executing,
     AwaitingSignal,
-    /// It waits for the time alone.
+    /// It waits for a time alone.
     Sleeping,
     AwaitingChildren,
     Done,
@@ -120,7 +123,7 @@ pub(crate) enum StatusWord {
 }
 
 impl InstanceBody {
-    /// As lists show it.
+    /// Returns the body that lists show.
     pub(crate) fn summary(instance: Instance) -> InstanceBody {
         let mut body = InstanceBody::whole(instance);
         body.state = None;
@@ -133,7 +136,7 @@ impl InstanceBody {
         body
     }
 
-    /// With everything but the sentence.
+    /// Returns the body with everything except the sentence.
     pub(crate) fn whole(instance: Instance) -> InstanceBody {
         let barrier = BarrierBody::of(&instance);
         let Instance {
@@ -230,12 +233,12 @@ fn shortened(error: String) -> String {
     }
 }
 
-/// How many there are, counted up to a bound.
+/// A count, up to a bound.
 #[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Count)]
 pub(crate) struct CountBody {
     pub(crate) count: u64,
-    /// False when counting stopped at the bound: there are at least so many.
+    /// False when counting stopped at the bound: the count is a lower bound.
     pub(crate) exact: bool,
 }
 
@@ -251,10 +254,10 @@ impl From<Count> for CountBody {
     }
 }
 
-/// How many of each status.
+/// The number of instances by status.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
-/// Every status with nothing.
+/// Returns a zero for every status.
 pub(crate) fn no_counts() -> Counts {
     Status::ALL
         .into_iter()

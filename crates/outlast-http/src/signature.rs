@@ -1,4 +1,4 @@
-//! Signed messages from elsewhere, in the form of Standard Webhooks: whose they are, and where they go.
+//! Standard Webhooks: verifies the signature of a message and finds its target.
 
 use crate::problem::{Code, Problem};
 use axum::http::HeaderMap;
@@ -10,26 +10,26 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const PREFIX: &str = "whsec_";
-/// What the standard says a secret may have.
+/// The length of a secret that the standard allows.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// How far a message's clock may be from ours.
+/// The largest difference between the message's timestamp and our clock.
 const WINDOW: Duration = Duration::from_secs(5 * 60);
-/// Signatures that one message may bring.
+/// The maximum number of signatures in one message.
 const SIGNATURES_MAX: usize = 10;
-/// Secrets that are good at once: the present one, and the one before or after.
+/// Secrets that are valid at the same time: the current one, and the previous or next one.
 const SECRETS_MAX: usize = 2;
 
-/// A secret that messages are signed with.
+/// A secret that signs messages.
 #[derive(Clone)]
 pub struct WebhookSecret(Vec<u8>);
 
-/// Why a secret cannot be used.
+/// The reason why a secret cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("webhook: {0}")]
 pub struct BadSecret(&'static str);
 
 impl WebhookSecret {
-    /// Reads a secret: `whsec_` and 24 to 64 bytes in base64.
+    /// Parses a secret: `whsec_` and 24 to 64 bytes in base64.
     pub fn new(secret: &str) -> Result<WebhookSecret, BadSecret> {
         let bytes = secret
             .strip_prefix(PREFIX)
@@ -42,7 +42,7 @@ impl WebhookSecret {
         }
     }
 
-    /// Makes a new secret of 256 random bits, as text and as itself.
+    /// Generates a secret of 256 random bits, as text and as a value.
     pub fn generate() -> Result<(String, WebhookSecret), BadSecret> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|_| BadSecret("there is no randomness to be had"))?;
@@ -52,7 +52,7 @@ impl WebhookSecret {
         ))
     }
 
-    /// What a sender puts in `webhook-signature`.
+    /// Returns the value that a sender puts in `webhook-signature`.
     pub fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         let mac = self
             .mac(id, &timestamp.to_string(), body)
@@ -77,7 +77,7 @@ impl fmt::Debug for WebhookSecret {
     }
 }
 
-/// Where signed messages go: which signal they become, and of which instance.
+/// Where the messages of a webhook go: the signal, and the instance that receives it.
 ///
 /// ```
 /// use outlast_http::{Settings, WebhookRoute, WebhookSecret};
@@ -96,7 +96,7 @@ pub struct WebhookRoute {
     secrets: Vec<WebhookSecret>,
 }
 
-/// How the instance is found in a message.
+/// How a message names the instance.
 #[derive(Clone, Debug)]
 pub(crate) enum WebhookTarget {
     Id { pointer: String },
@@ -104,7 +104,8 @@ pub(crate) enum WebhookTarget {
 }
 
 impl WebhookRoute {
-    /// To the instance of `machine` whose correlation key is in the body at this JSON pointer.
+    /// Sends to the instance of `machine` whose correlation key is in the body at this JSON
+    /// pointer.
     pub fn to_key(
         machine: impl Into<String>,
         pointer: impl Into<String>,
@@ -121,7 +122,7 @@ impl WebhookRoute {
         }
     }
 
-    /// To the instance whose id is in the body at this JSON pointer.
+    /// Sends to the instance whose id is in the body at this JSON pointer.
     pub fn to_id(
         pointer: impl Into<String>,
         signal: impl Into<String>,
@@ -136,15 +137,14 @@ impl WebhookRoute {
         }
     }
 
-    /// A second secret that is good too, while the sender changes from one to the other. A third takes the place of
-    /// the second.
+    /// Accepts a second secret as well, while the sender rotates. A third replaces the second.
     pub fn or_secret(mut self, secret: WebhookSecret) -> WebhookRoute {
         self.secrets.truncate(SECRETS_MAX - 1);
         self.secrets.push(secret);
         self
     }
 
-    /// The id of a message that was signed with one of the secrets, not long ago.
+    /// Returns the id of a recent message that one of the secrets signed.
     pub(crate) fn verify(
         &self,
         headers: &HeaderMap,
@@ -162,7 +162,7 @@ impl WebhookRoute {
                 "webhook-id, webhook-timestamp and webhook-signature are needed",
             ));
         };
-        // First whether it is theirs: to others nothing more is said.
+        // Checks the signature first: an unauthenticated sender learns nothing else.
         if !self.is_signed(id, timestamp, body, signatures) {
             return Err(bad("no signature fits the body and any of the secrets"));
         }
@@ -180,7 +180,7 @@ impl WebhookRoute {
         let given: Vec<Vec<u8>> = given.take(SIGNATURES_MAX).collect();
         self.secrets.iter().any(|secret| {
             let mac = secret.mac(id, timestamp, body);
-            // Compared in a time that tells nothing.
+            // Compares in constant time.
             given
                 .iter()
                 .any(|given| mac.clone().verify_slice(given).is_ok())
@@ -217,7 +217,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
     use super::*;
 
-    /// From the example of the standard: a sender elsewhere makes this signature.
+    /// From the standard's example: an independent sender makes this signature.
     #[test]
     fn a_signature_of_the_standard_is_made_and_known() {
         let secret = WebhookSecret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();

@@ -1,7 +1,9 @@
-//! Keeps an eye on everything while somebody looks: counts the table in slices, in the background, and remembers.
+//! Counts instances by step in the background while the dashboard is used, in slices, and caches
+//! the result.
 //!
-//! Nothing runs while nobody asks. While somebody does, it takes at most a fifth of one connection's time, however large
-//! the table is: a small one is counted anew every second, a large one when its turn is done.
+//! Nothing runs without requests. It uses at most a fifth of one connection's time, whatever the
+//! size of the table. A small table is counted every second, a large one as fast as this bound
+//! allows.
 
 use crate::limits::{MINUTE, WINDOW_MINUTES};
 use crate::problem::{Code, Problem};
@@ -18,41 +20,42 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// How long after the last question it goes on.
+/// How long it continues after the last request.
 const IDLE: Duration = Duration::from_secs(60);
-/// How often what is small is looked at.
+/// How often the small tables are read.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long one go at the table lasts, about.
+/// The approximate duration of one burst of slices.
 const GO: Duration = Duration::from_millis(100);
-/// How long it rests, for each part that it works.
+/// It pauses this many times as long as it worked.
 const REST: u32 = 4;
-/// Shortest and longest rest.
+/// The shortest and the longest pause.
 const REST_MIN: Duration = Duration::from_millis(20);
 const REST_MAX: Duration = Duration::from_secs(30);
-/// What is older than this is not told as news.
+/// A result older than this is not returned.
 const STALE: Duration = Duration::from_secs(60);
-/// How long a question waits for the first answer.
+/// How long a request waits for the first result.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Everything at a glance, as it was not long ago.
+/// A recent view of all counts, queues and workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Glance {
     taken: Instant,
-    /// The database's moment.
+    /// The database's time.
     pub(crate) now: Timestamp,
     pub(crate) queues: Vec<QueueSummary>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) stats: RunStats,
-    /// Where instances stand.
+    /// The instances by step.
     pub(crate) standings: Arc<Vec<StepCount>>,
-    /// When counting them began.
+    /// When the count began.
     pub(crate) surveyed_at: Timestamp,
-    /// Whether all of them were counted; else it is the first time and under way.
+    /// Whether all instances were counted; false during the first count.
     pub(crate) complete: bool,
 }
 
 impl Glance {
-    /// Steps started in a minute from a queue, over the minute that runs and the one before.
+    /// Returns the steps started per minute from a queue, over the current minute and the previous
+    /// one.
     pub(crate) fn rate(&self, queue: &str) -> Option<f64> {
         let this_minute = minute_of(self.now);
         let recent = self
@@ -68,7 +71,7 @@ impl Glance {
     }
 }
 
-/// Answers with a [`Glance`].
+/// Provides a recent [`Glance`].
 #[derive(Debug)]
 pub(crate) struct StepCounter {
     client: Client,
@@ -95,7 +98,7 @@ impl StepCounter {
         })
     }
 
-    /// What there is to see. The first who asks waits until there is something.
+    /// Returns the latest result. The first request waits until there is one.
     pub(crate) async fn glance(self: &Arc<StepCounter>) -> Result<Arc<Glance>, Problem> {
         self.wake();
         let mut glances = self.glances.subscribe();
@@ -114,17 +117,18 @@ impl StepCounter {
         glance.clone().ok_or_else(unavailable)
     }
 
-    /// Starts looking, unless that is under way.
+    /// Starts the background task if it is not running.
     fn wake(self: &Arc<StepCounter>) {
         let mut asked = lock(&self.asked);
         asked.last = Instant::now();
-        // It also ends with its runtime.
+        // The task also ends with its runtime.
         if asked.task.as_ref().is_none_or(JoinHandle::is_finished) {
             asked.task = Some(tokio::spawn(run(Arc::downgrade(self))));
         }
     }
 
-    /// Whether nobody has asked for long. Under the lock: who asks after this starts anew.
+    /// Returns whether the last request is long ago. Called under the lock, so that a later
+    /// request starts a new task.
     fn is_over(&self, now: Instant) -> bool {
         let mut asked = lock(&self.asked);
         let is_over = now.saturating_duration_since(asked.last) >= IDLE;
@@ -163,7 +167,7 @@ async fn run(step_counter: Weak<StepCounter>) {
     }
 }
 
-/// A walk over the table, and what it has seen.
+/// A scan of the table, and its counts so far.
 #[derive(Debug, Default)]
 struct Looking {
     small: Option<Small>,
@@ -171,7 +175,7 @@ struct Looking {
     complete: Option<(Timestamp, Arc<Vec<StepCount>>)>,
 }
 
-/// What is small enough to be looked at as a whole.
+/// Data that is small enough for one read.
 #[derive(Debug)]
 struct Small {
     taken: Instant,
@@ -225,7 +229,7 @@ impl Looking {
         Ok(glance)
     }
 
-    /// How long to rest after so much work: until the next second when the walk is done.
+    /// Returns the pause after this much work: until the next second once the scan is complete.
     fn rest(&self, worked: Duration) -> Duration {
         let is_done = self.walk.begun_at.is_none();
         let least = if is_done { EVERY } else { REST_MIN };
@@ -248,7 +252,7 @@ impl Small {
 }
 
 impl Walk {
-    /// Looks at one slice; whether it was the last.
+    /// Reads one slice. Returns whether it was the last.
     async fn go_on(&mut self, client: &Client) -> Result<bool> {
         let request = StepCountRequest {
             after: self.after,
@@ -282,7 +286,7 @@ impl Walk {
     }
 }
 
-/// What this lock guards is whole between any two statements.
+/// The guarded value is consistent between any two statements, so a poisoned lock is usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

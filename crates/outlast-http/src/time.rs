@@ -1,9 +1,9 @@
-//! Moments as they are on the wire: RFC 3339 in UTC, with microseconds.
+//! Times on the wire: RFC 3339 in UTC, with microseconds.
 
 use outlast_core::Timestamp;
 use serde::{Serialize, Serializer};
 
-/// A moment in an answer.
+/// A time in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) Timestamp);
 
@@ -33,7 +33,7 @@ impl utoipa::PartialSchema for Moment {
 
 impl utoipa::ToSchema for Moment {}
 
-/// Writes a moment. One that is further away than a calendar reaches is the last one it has.
+/// Formats a time. A time beyond the calendar's range becomes the last one in it.
 pub(crate) fn write(timestamp: Timestamp) -> String {
     let moment = jiff::Timestamp::from_microsecond(timestamp.0).unwrap_or(if timestamp.0 < 0 {
         jiff::Timestamp::MIN
@@ -43,7 +43,7 @@ pub(crate) fn write(timestamp: Timestamp) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// Reads a moment of any offset.
+/// Parses a time with any offset.
 pub(crate) fn read(text: &str) -> Option<Timestamp> {
     let moment: jiff::Timestamp = text.parse().ok()?;
     Some(Timestamp(moment.as_microsecond()))

@@ -1,4 +1,4 @@
-//! Workflows: what they wait for. And what histories say, also those of machines.
+//! Response bodies for workflows, and for the histories of workflows and machines.
 
 use crate::barrier::PolicyWord;
 use crate::limits::{HANDLED_SHOWN, WAITS_SHOWN};
@@ -16,23 +16,23 @@ use serde::Serialize;
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Flow)]
 pub(crate) struct FlowBody {
-    /// What it has asked for and what has not come, in the order of the calls, 200 at most.
+    /// Its open calls, in the order of the calls, at most 200.
     waits: Vec<WaitBody>,
-    /// How many there are in all.
+    /// The total number of open calls.
     open: usize,
     /// The groups and selections among them.
     groups: Vec<GroupBody>,
-    /// False when its history or its children are more than what was looked at: there may be more.
+    /// False when the history or the children exceed the bound of this read: there may be more.
     complete: bool,
-    /// Why it cannot go on, while its code does not fit its history.
+    /// Why the workflow is blocked, while its code does not match its history.
     blocked: Option<BlockedBody>,
-    /// The failures of this run that its code has caught and gone on from, the last 50 of them.
+    /// The failures of this run that its code handled, the last 50 of them.
     handled: Vec<HandledBody>,
-    /// How many there are in all.
+    /// The total number of handled failures.
     handled_count: usize,
 }
 
-/// A call that is open.
+/// An open call.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Wait)]
 pub(crate) struct WaitBody {
@@ -40,97 +40,99 @@ pub(crate) struct WaitBody {
     kind: &'static str,
     /// The number of the call in its run.
     call: i32,
-    /// What it names; empty of a timer.
+    /// The name in the call; empty for a timer.
     name: String,
-    /// The child, of an activity and a child, where it was looked at.
+    /// The child of an activity or a child call, if it was read.
     target: Option<TargetBody>,
     since: Moment,
-    /// When its time comes, of a timer.
+    /// When a timer fires.
     deadline: Option<Moment>,
-    /// Whether the child waits for a place in the window of its group; null when that has none.
+    /// Whether the child waits for a slot in the window of its group; null without a window.
     held: Option<bool>,
-    /// What becomes of the child when the workflow ends.
+    /// What happens to the child when the workflow finishes.
     #[schema(value_type = Option<PolicyWord>)]
     policy: Option<ClosePolicy>,
-    /// The groups it is in.
+    /// The groups of the call.
     group: Option<PlaceBody>,
-    /// Whether the workflow still waits for it: others of a group that has failed go on without.
+    /// Whether the workflow still waits for the call: other calls of a failed group continue
+    /// without it.
     awaited: bool,
 }
 
-/// A child that is waited for.
+/// An awaited child.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = WaitTarget)]
 pub(crate) struct TargetBody {
     id: String,
-    /// Its newest run that is known.
+    /// Its newest known run.
     run: Option<i32>,
     #[schema(value_type = Option<StatusWord>)]
     status: Option<Status>,
 }
 
-/// Where a call stands in the groups it is in.
+/// The position of a call in its groups.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = GroupPlace)]
 pub(crate) struct PlaceBody {
-    /// `all` or `select`, of the outermost.
+    /// `all` or `select`: the kind of the outermost group.
     kind: &'static str,
     /// The calls of the groups, from the outermost to the innermost.
     path: Vec<i32>,
-    /// How many calls the outermost has.
+    /// The number of calls in the outermost group.
     size: usize,
-    /// Which of them it is, from 0.
+    /// The position of the call in it, from 0.
     index: usize,
-    /// What its calls are: `children`, `activities`, `steps`, `timers`, `signals` or `mixed`. Only told of what is waited for.
+    /// The kind of its calls: `children`, `activities`, `steps`, `timers`, `signals` or `mixed`.
+    /// Only present for awaited groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     members: Option<&'static str>,
 }
 
-/// A group or a selection that is waited for.
+/// An awaited group or selection.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = WaitGroup)]
 pub(crate) struct GroupBody {
     /// `all` or `select`.
     kind: &'static str,
     call: i32,
-    /// How many calls it has.
+    /// The number of its calls.
     size: usize,
-    /// How many of them are open.
+    /// The number of its open calls.
     open: usize,
-    /// What they are: `children`, `activities`, `steps`, `timers`, `signals` or `mixed`.
+    /// The kind of its calls: `children`, `activities`, `steps`, `timers`, `signals` or `mixed`.
     members: &'static str,
-    /// Until when a selection is waited for: when the first of its timers fires.
+    /// When the first timer of a selection fires.
     deadline: Option<Moment>,
-    /// How its open children stand, when some of them only run at a time.
+    /// The open children by state, if the group has a window.
     window: Option<WindowBody>,
 }
 
-/// How the open children of a group with a window stand.
+/// The open children of a group with a window.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = WaitWindow)]
 pub(crate) struct WindowBody {
-    /// How many have a place.
+    /// Children with a slot.
     running: usize,
-    /// How many wait for one.
+    /// Children that wait for a slot.
     held: usize,
 }
 
-/// A failure that was caught.
+/// A handled failure.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = HandledFailure)]
 pub(crate) struct HandledBody {
-    /// The event that says so.
+    /// The event that records it.
     seq: i32,
     at: Moment,
     /// The call that failed.
     call: Option<i32>,
-    /// What that call names.
+    /// The name of that call.
     name: String,
     reason: String,
 }
 
-/// The call of a workflow that has started an instance.
+/// The workflow call that started an instance.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Origin)]
 pub(crate) struct OriginBody {
@@ -140,94 +142,96 @@ pub(crate) struct OriginBody {
     call: i32,
     /// `activity` or `child`.
     kind: &'static str,
-    /// What the call names.
+    /// The name of the call.
     name: String,
-    /// The event of the parent's history that says so.
+    /// The event of the parent's history that records it.
     seq: i32,
     at: Moment,
     group: Option<PlaceBody>,
 }
 
-/// Both sides of what does not fit.
+/// A mismatch between history and code.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = BlockedReplay)]
 pub(crate) struct BlockedBody {
-    /// What the history has.
+    /// The history's side.
     expected: String,
-    /// What the code has instead.
+    /// The code's side.
     found: String,
     since: Moment,
 }
 
-/// An event of a history, or a policy that was applied after its end.
+/// An event of a history, or a close policy that was applied after its end.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Event)]
 pub(crate) struct EventBody {
-    /// Its place in the timeline of its run, from 1: first the events, then the policies.
+    /// The position in the timeline of its run, from 1: first the events, then the policies.
     pub(crate) seq: i32,
     at: Moment,
-    /// What it says: `activity_scheduled`, `signal_consumed`, `run_completed` …; `policy_applied` when a child was told of the
-    /// end; of a machine `transitioned`.
+    /// The kind of the event: `activity_scheduled`, `signal_consumed`, `run_completed` …;
+    /// `policy_applied` when the end affected a child; `transitioned` for a machine.
     kind: &'static str,
-    /// The call it belongs to; of a policy null as well when an earlier run has made it, which is in `data` then.
+    /// The call of the event; also null for a policy on a child of an earlier run, which is then
+    /// in `data`.
     call: Option<i32>,
-    /// What that call names; empty when nothing. Of a machine, the step.
+    /// The name of that call, or empty. For a machine, the step.
     name: String,
-    /// What the step of a machine came to.
+    /// The transition of a machine.
     transition: Option<TransitionBody>,
-    /// The child it is about.
+    /// The child that the event is about.
     child: Option<String>,
     child_run: Option<i32>,
-    /// When the time of a timer comes; of a transition, until when it waits at most or when it is tried again.
+    /// When a timer fires; for a transition, when its wait ends or its retry starts.
     deadline: Option<Moment>,
-    /// What becomes of the child when the workflow ends, or became of it.
+    /// What happens, or happened, to the child when the workflow finishes.
     #[schema(value_type = Option<PolicyWord>)]
     policy: Option<ClosePolicy>,
     group: Option<PlaceBody>,
-    /// Why something failed, was cancelled or was handled; what a child was told, and with which end.
+    /// The reason of a failure, a cancel or a handled failure; for a policy, what was done to the
+    /// child and its final status.
     reason: Option<String>,
-    /// What does not fit, of a replay that was blocked: what the history has.
+    /// The history's side of a mismatch, for a blocked replay.
     expected: Option<String>,
-    /// What the code has instead.
+    /// The code's side of the mismatch.
     found: Option<String>,
-    /// All that is stored with it, to the letter.
+    /// The stored data of the event, byte for byte.
     #[schema(value_type = serde_json::Value)]
     data: Json,
 }
 
-/// An outcome of a step of a machine.
+/// The outcome of a step of a machine.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Transition)]
 pub(crate) struct TransitionBody {
     /// `next`, `retry`, `wait`, `fan_out`, `done`, `stop` or `cancel`.
     outcome: String,
-    /// The step that it leads to; null at an end.
+    /// The next step; null at an end.
     to: Option<String>,
     /// Which attempt it was, from 0.
     attempt: i32,
-    /// How many tries before it had ended with the death of the worker.
+    /// How many earlier tries crashed the worker.
     crashes: i32,
-    /// `signal`, `timeout` or `cancel`, where it is known.
+    /// `signal`, `timeout` or `cancel`, if known.
     woken_by: Option<&'static str>,
-    /// The names of the awaited signals that the step was handed, the first few.
+    /// The names of the awaited signals that the step received, the first few.
     signals: Vec<String>,
-    /// The names of the signals that it waits for, the first few.
+    /// The names of the signals that the instance waits for, the first few.
     awaits: Vec<String>,
-    /// How many children a fan-out asks for.
+    /// The number of children of a fan-out.
     children: Option<usize>,
-    /// The state of the step when recording began, in the first event where states are recorded.
+    /// The state when recording began, in the first event, if states are recorded.
     #[schema(value_type = Option<serde_json::Value>)]
     began: Option<Json>,
-    /// The state that it leads to, where states are recorded.
+    /// The next state, if states are recorded.
     #[schema(value_type = Option<serde_json::Value>)]
     state: Option<Json>,
-    /// The bytes of that state, when it is too large to be recorded.
+    /// The size of that state in bytes, if it is too large to be recorded.
     left_out: Option<usize>,
-    /// Whether the history is full: what came after it is not recorded.
+    /// Whether the history is full: later transitions are not recorded.
     is_last: bool,
 }
 
-/// A call that has started a child, and what is known of the child.
+/// A call that started a child, and the known state of the child.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ChildCall)]
 pub(crate) struct CallBody {
@@ -237,23 +241,23 @@ pub(crate) struct CallBody {
     kind: &'static str,
     machine: String,
     version: i32,
-    /// What becomes of the child when the workflow ends.
+    /// What happens to the child when the workflow finishes.
     #[schema(value_type = PolicyWord)]
     policy: ClosePolicy,
     group: Option<PlaceBody>,
-    /// When it was scheduled.
+    /// When the call was scheduled.
     at: Moment,
-    /// The child, once it was seen, and the newest run of it that was.
+    /// The child and its newest run, once known.
     child: Option<String>,
     child_run: Option<i32>,
-    /// How it ended, or stands; null when that is not recorded and it is not stored any more.
+    /// Its status; null when it is not recorded and the child is no longer stored.
     #[schema(value_type = Option<StatusWord>)]
     status: Option<Status>,
     terminated: bool,
     ended_at: Option<Moment>,
-    /// Why it ended badly.
+    /// Why the child failed or was cancelled.
     reason: Option<String>,
-    /// Whether its end is part of the workflow's history; else it is how the child stands.
+    /// Whether the status comes from the workflow's history; else from the child itself.
     recorded: bool,
 }
 
@@ -261,13 +265,13 @@ pub(crate) struct CallBody {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Run)]
 pub(crate) struct RunBody {
-    /// Which run, from 1.
+    /// The run, from 1.
     run: i32,
-    /// How many events it has.
+    /// The number of its events.
     events: i32,
     started_at: Moment,
     last_at: Moment,
-    /// What its last event says.
+    /// The kind of its last event.
     #[schema(value_type = String)]
     last: EventKind,
 }
@@ -394,7 +398,7 @@ impl From<Blocked> for BlockedBody {
 }
 
 impl EventBody {
-    /// As the timeline of a run tells it.
+    /// Converts an entry of a run's timeline.
     pub(crate) fn of(entry: TimelineEntry, run: i32) -> EventBody {
         match entry {
             TimelineEntry::Event(event) => EventBody::from(event),
@@ -429,13 +433,13 @@ impl EventBody {
     }
 }
 
-/// What else there is to say of a policy that was applied.
+/// Further data of an applied policy.
 #[derive(Serialize)]
 struct AppliedData {
-    /// The run and the call that had started the child.
+    /// The run and the call that started the child.
     run: Option<i32>,
     call: Option<i32>,
-    /// What the child was.
+    /// The status of the child before.
     status_before: Option<Status>,
 }
 

@@ -1,4 +1,4 @@
-//! A socket whose writes end in time: a client that does not read its answer is dropped.
+//! A socket with a bound on its writes: a client that does not read its response is disconnected.
 
 use std::io;
 use std::pin::Pin;
@@ -8,17 +8,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-/// A client that reads more slowly than this runs out of time in the end.
+/// A client that reads more slowly than this times out eventually.
 const BYTES_PER_SECOND: u64 = 16 * 1024;
 
 pub(crate) struct Patient {
     stream: TcpStream,
     patience: Duration,
-    /// Until when the client has to read on. It moves with what is read, and never beyond the patience.
+    /// When the client must have read on. Each read extends it, never beyond the timeout.
     until: Instant,
-    /// There while a write waits for the client.
+    /// Present while a write waits for the client.
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Whether the write before had to wait: then time goes on where it stood.
+    /// Whether the previous write had to wait: its deadline then still applies.
     is_behind: bool,
 }
 

@@ -1,4 +1,4 @@
-// Speaks to the JSON API, which lies beside the dashboard: `../v1/` of the page's <base>.
+// The client of the JSON API, which is beside the dashboard: `../v1/` of the page's <base>.
 
 import { learnClock } from './format.js';
 import { parse, Raw } from './json.js';
@@ -6,10 +6,10 @@ import { parse, Raw } from './json.js';
 const ROOT = new URL('../v1/', document.baseURI);
 const TOKEN = 'outlast.token';
 const PATIENCE_MS = 35_000;
-// Members that hold people's data, which is never turned into numbers.
+// Members with users' data. They stay text, because JSON.parse would round their numbers.
 export const RAW = new Set(['state', 'began', 'result', 'payload', 'data']);
 
-/** What the API says when it refuses: a problem with a stable code. */
+/** A refusal of the API: a problem with a stable code. */
 export class Problem extends Error {
   constructor({ status, code, title, detail }) {
     super(detail || title || code);
@@ -19,10 +19,13 @@ export class Problem extends Error {
   }
 }
 
-/** Asks for a token; set by the page. Gives the token, or null when the person would rather not. */
+/** Asks for a token; set by the page. Returns the token, or null when the user cancels. */
 export const gate = { ask: async () => null };
 
-/** The address of an API path. `query` holds strings, numbers, or arrays of them; what is empty is left out. */
+/**
+ * Returns the address of an API path. `query` has strings, numbers, or arrays of them; empty
+ * values are left out.
+ */
 export function address(path, query = {}) {
   const url = new URL(path, ROOT);
   for (const [name, value] of Object.entries(query)) {
@@ -33,7 +36,7 @@ export function address(path, query = {}) {
   return url;
 }
 
-/** A name as one segment of a path. */
+/** Encodes a name as one segment of a path. */
 export function segment(name) {
   return encodeURIComponent(name);
 }
@@ -56,7 +59,10 @@ async function request(method, path, { query, body, signal }) {
   return text === '' ? null : parse(text, RAW);
 }
 
-/** Sends a request and gives the answer's head; asks for a token when one is needed, and tries again with it. */
+/**
+ * Sends a request and returns the response. Asks for a token when one is needed, and retries with
+ * it.
+ */
 export async function open(method, url, { body, signal, accept = 'application/json', patience } = {}) {
   for (;;) {
     const token = storedToken();
@@ -104,7 +110,7 @@ async function problemOf(response) {
   });
 }
 
-/** Writes a body; a `Raw` within it goes out as it was typed. */
+/** Serializes a body; a `Raw` within it is sent as it was typed. */
 function write(value) {
   if (value instanceof Raw) return value.text;
   if (Array.isArray(value)) return `[${value.map(write).join(',')}]`;
@@ -113,7 +119,7 @@ function write(value) {
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${write(member)}`).join(',')}}`;
 }
 
-// Many requests may be refused at once; the person is asked once.
+// Many requests may be refused at once; the user is asked once.
 let asking = null;
 
 async function askOnce(refused, problem) {
@@ -125,7 +131,7 @@ async function askOnce(refused, problem) {
   return true;
 }
 
-// Also in memory: storage may be forbidden. A tab's storage ends with the tab.
+// Also kept in memory, because storage may be forbidden. The storage of a tab ends with the tab.
 let inMemory = null;
 
 export function storedToken() {
@@ -141,7 +147,7 @@ function keepToken(token) {
   try {
     sessionStorage.setItem(TOKEN, token);
   } catch {
-    // It stays in memory.
+    // The token stays in memory.
   }
 }
 
@@ -150,6 +156,6 @@ export function forgetToken() {
   try {
     sessionStorage.removeItem(TOKEN);
   } catch {
-    // There was nothing to forget.
+    // There is no stored token.
   }
 }

@@ -1,4 +1,4 @@
-// The frame around the screens: navigation, which screen is shown, the question for a token.
+// The frame of the screens: the navigation, the current screen, the token dialog.
 
 import { forgetToken, gate, storedToken } from './api.js';
 import { showKeys } from './keys.js';
@@ -32,7 +32,7 @@ const CONNECTION = {
   connecting: ['Connecting', 'The stream of changes is being opened'],
 };
 
-/** The screen that is shown, and what ends it. */
+/** The current screen, and the controller that ends it. */
 let current = { entry: null, screen: null, leave: new AbortController(), failed: null };
 
 const drawFrame = drawer(document.body, frame);

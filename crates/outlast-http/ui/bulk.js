@@ -1,4 +1,5 @@
-// Acting on everything a filter matches: counted first, asked, then done page by page with its progress shown.
+// Bulk verbs on a filter: counts, asks for confirmation, then works page by page and shows the
+// progress.
 
 import { post } from './api.js';
 import { ENDINGS } from './ending.js';
@@ -7,7 +8,7 @@ import { counted, ENDED, numberOf, plural, STATUSES, whole, words } from './form
 import { dialog } from './parts.js';
 import { h } from './view.js';
 
-// What each verb can be done to.
+// The statuses to which each verb applies.
 export const VERBS = {
   retry: { name: 'Retry', done: 'retried', to: ['failed', 'cancelled'], unless: ['failed'] },
   cancel: { ...ENDINGS.cancel, done: 'asked to cancel', to: STATUSES.filter((status) => !ENDED.has(status)), left: 'had moved on or been asked before', danger: true },
@@ -15,14 +16,14 @@ export const VERBS = {
   delete: { name: 'Delete', done: 'deleted', to: [...ENDED], danger: true },
 };
 
-/** The filter narrowed to what the verb can be done to, or null when nothing is left. */
+/** Returns the filter with the statuses to which the verb applies, or null when none is left. */
 export function narrowed(verb, filter) {
   const { to, unless } = VERBS[verb];
   const statuses = filter.statuses.length > 0 ? filter.statuses.filter((status) => to.includes(status)) : unless ?? to;
   return statuses.length > 0 ? { ...filter, statuses } : null;
 }
 
-/** Asks and does. Gives how many were changed, or null when it was left. */
+/** Asks and acts. Returns the number of changed instances, or null when the user cancels. */
 export async function actOnAll(verb, filter) {
   const { name, done, danger, means, left = 'had moved on meanwhile' } = VERBS[verb];
   const chosen = narrowed(verb, filter);
@@ -94,7 +95,7 @@ export async function actOnAll(verb, filter) {
   }
 }
 
-/** Why a verb cannot be used on this filter, or null. */
+/** Returns why a verb cannot be used on this filter, or null. */
 export function hindrance(verb, filter) {
   return narrowed(verb, filter) ? null : `Only what is ${VERBS[verb].to.map(words).join(' or ')} can be ${VERBS[verb].done}`;
 }

@@ -1,5 +1,5 @@
-// Charts over minutes, drawn as SVG: bars for what is counted, lines for what is measured. The figure under the pointer
-// is read out in a line of its own, so that nothing moves.
+// Charts over minutes as SVG: bars for counts, lines for measurements. A separate line shows the
+// value under the pointer, so that nothing moves.
 
 import { h } from './view.js';
 import { clock } from './format.js';
@@ -11,8 +11,9 @@ const BOTTOM = 18;
 const TOP = 8;
 
 /**
- * A chart. `series` is a list of { name, hue, values, kind: 'bars' | 'line' }; `write` turns a value into text.
- * The scale reaches at least to `least`. `pointed` is the index under the pointer and `point` is told when that changes.
+ * Describes a chart. `series` is a list of { name, hue, values, kind: 'bars' | 'line' }; `write`
+ * formats a value. The scale reaches at least to `least`. `pointed` is the index under the
+ * pointer, and `point` is called when it changes.
  */
 export function chart({ minutes, series, write, least, pointed, point, label }) {
   const top = ceiling(Math.max(least, ...series.flatMap((each) => each.values.map((value) => value ?? 0))));
@@ -39,7 +40,7 @@ function bars({ values, hue }, x, y, step) {
     h('rect', { key: index, x: x(index) - width / 2, width, y: Math.min(y(value), y(0) - 1.5), height: Math.max(1.5, y(0) - y(value)), rx: Math.min(1.5, width / 3) })));
 }
 
-/** A line with gaps where nothing was measured; a lone value is a dot. */
+/** A line with gaps where there is no value; a single value is a dot. */
 function line({ values, hue, dashed }, x, y) {
   const runs = [];
   values.forEach((value, index) => {
@@ -52,7 +53,7 @@ function line({ values, hue, dashed }, x, y) {
     : h('path', { d: `M${run.map(([at, value]) => `${at.toFixed(1)} ${value.toFixed(1)}`).join('L')}`, fill: 'none' }))));
 }
 
-/** The line that says what is under the pointer, or the newest figure. */
+/** The line that shows the value under the pointer, or the newest one. */
 export function legend({ minutes, series, write, pointed }) {
   const index = pointed !== null && pointed < minutes.length ? pointed : minutes.length - 1;
   return h('p', { class: 'legend' },
@@ -67,13 +68,13 @@ function indexAt(event, step, count) {
   return index >= 0 && index < count ? index : null;
 }
 
-/** A round number at or above, so that the scale does not move with every figure. */
+/** Returns a round number at or above the value, so that the scale rarely changes. */
 function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 5, 10].map((factor) => factor * power).find((each) => each >= value);
 }
 
-/** About four minutes to name, at round times. */
+/** Returns about four minutes to label, at round times. */
 function moments(minutes) {
   const every = [5, 10, 15, 30, 60, 120, 240, 360].find((each) => minutes.length / each <= 5) ?? 720;
   return minutes.map((at, index) => [at, index])

@@ -1,4 +1,5 @@
-// What was done to the children of an instance because of it: its end, its join, or a tree that was ended.
+// The operations on the children of an instance that its end, its join or the end of a tree
+// caused.
 
 import { get } from './api.js';
 import { words } from './format.js';
@@ -9,7 +10,9 @@ import { h } from './view.js';
 const PAGE = 20;
 const DONE = { cancel: 'asked to cancel', terminate: 'terminated' };
 
-/** Gives `{ load, describe }`. The record only grows, so looking again is looking at the last page again. */
+/**
+ * Returns `{ load, describe }`. The log only grows, so a reload reads only the last page again.
+ */
 export function closeActionsOf(id, { signal, draw }) {
   const pages = [];
 
@@ -23,7 +26,7 @@ export function closeActionsOf(id, { signal, draw }) {
   async function more() {
     const cursor = pages.at(-1).next;
     const page = await attempt(() => get(`instances/${id}/close_actions`, { cursor, limit: PAGE }, signal));
-    // Somebody may have pressed twice.
+    // The user may have clicked twice.
     if (page && pages.at(-1).next === cursor) pages.push({ ...page, cursor });
     draw();
   }

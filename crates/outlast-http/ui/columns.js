@@ -1,4 +1,4 @@
-// The columns of a list of instances, and which of them somebody wants to see.
+// The columns of a list of instances, and the user's choice of them.
 
 import { marks, POLICIES } from './family-parts.js';
 import { span, whole } from './format.js';
@@ -38,13 +38,13 @@ export const COLUMNS = [
   { name: 'last_error', label: 'Last error', class: 'clip wider', cell: (each) => each.last_error && h('span', { title: each.last_error, class: 'soft' }, oneLine(each.last_error)) },
 ];
 
-/** The columns that are shown. */
+/** Returns the chosen columns. */
 export function chosen() {
   let names = null;
   try {
     names = JSON.parse(localStorage.getItem(STORED));
   } catch {
-    // Storage may be forbidden or hold something else; then the first choice is ours.
+    // Storage may be forbidden or hold an invalid value; then the default applies.
   }
   const wanted = Array.isArray(names) ? names : FIRST;
   return COLUMNS.filter((column) => column.name === 'id' || wanted.includes(column.name));
@@ -65,11 +65,11 @@ export async function choose() {
   try {
     localStorage.setItem(STORED, JSON.stringify([...names]));
   } catch {
-    // Then the choice is not remembered.
+    // Then the choice is not stored.
   }
 }
 
-/** The first line of an error, short enough for a table. */
+/** Returns the first line of an error, short enough for a table. */
 function oneLine(text) {
   const line = text.slice(0, 300).split('\n')[0];
   return h('span', { mounted: (element) => element.replaceChildren(...plainText(line)), key: line });

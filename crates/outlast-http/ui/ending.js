@@ -1,11 +1,12 @@
-// Ending an instance or its whole tree: asked first, in words that tell the two ways apart, and counted where it is a tree.
+// The dialog that cancels or terminates an instance or its whole tree. It explains the difference,
+// and counts a tree first.
 
 import { get, post } from './api.js';
 import { counted, ENDED, STATUSES, whole, words } from './format.js';
 import { dialog, toast } from './parts.js';
 import { h } from './view.js';
 
-// Who decides how it ends is the difference.
+// The difference is who decides how the instance ends: its machine or the operator.
 export const ENDINGS = {
   cancel: {
     name: 'Cancel',
@@ -17,7 +18,10 @@ export const ENDINGS = {
   },
 };
 
-/** Asks, then cancels or terminates; `tree` says whether all that descend from it are meant from the start. Gives whether it was done. */
+/**
+ * Asks, then cancels or terminates; `tree` preselects all descendants. Returns whether it was
+ * done.
+ */
 export async function end(verb, instance, { tree = false } = {}) {
   const { name, means } = ENDINGS[verb];
   const { id } = instance;

@@ -21,7 +21,7 @@ const WOKEN = {
   deadline: 'Woken by its deadline',
 };
 
-/** Sums up a round of children: { total, ended, failed, counts }. */
+/** Sums up a round of children: { total, ended, failed, cancelled }. */
 export function roundCounts(counts) {
   const of = (status) => numberOf(counts?.[status]);
   const total = STATUSES.reduce((sum, status) => sum + of(status), 0);

@@ -1,12 +1,12 @@
-// What instances can be chosen by. The names are the API's, and the address' too; `age` and `older` are counted back from
-// now, so that an address stays meaningful tomorrow.
+// The filters of instances, with the names of the API and of the address. `age` and `older` count
+// back from now, so that a saved address stays meaningful.
 
 import { now, STATUSES, words } from './format.js';
 
 export const AGES = [['15m', '15 minutes'], ['1h', '1 hour'], ['6h', '6 hours'], ['1d', '1 day'], ['7d', '7 days'], ['30d', '30 days']];
 const UNITS_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** The text fields; the first ones are always shown, the rest on demand. */
+/** The text fields; the first ones are always shown, the others on demand. */
 export const FIELDS = [
   { name: 'machine', label: 'Machine', suggest: 'machines' },
   { name: 'step', label: 'Step', suggest: 'steps' },
@@ -30,19 +30,19 @@ export const MORE_FIELDS = [
 const NAMES = [...FIELDS, ...MORE_FIELDS].map((field) => field.name);
 const NUMBERS = new Set(['version', 'attempts_from']);
 
-/** The filter in an address: { statuses, values }. Unknown names are left out. */
+/** Reads the filter of an address: { statuses, values }. Ignores unknown names. */
 export function read(query) {
   const statuses = query.getAll('status').flatMap((each) => each.split(',')).filter((each) => STATUSES.includes(each));
   const values = Object.fromEntries(NAMES.map((name) => [name, query.get(name) ?? '']).filter(([, value]) => value !== ''));
   return { statuses: [...new Set(statuses)], values };
 }
 
-/** The filter as an address holds it. */
+/** Returns the filter for an address. */
 export function toAddress({ statuses, values }) {
   return { ...values, status: statuses };
 }
 
-/** The filter as the API's list takes it. */
+/** Returns the filter for the API's list. */
 export function toQuery({ statuses, values }) {
   const { age, older, ...rest } = values;
   const query = { ...rest, status: statuses };
@@ -51,13 +51,13 @@ export function toQuery({ statuses, values }) {
   return query;
 }
 
-/** The filter as the API's bulk verbs take it: JSON, with numbers as numbers. */
+/** Returns the filter for the API's bulk verbs: JSON, with numbers as numbers. */
 export function toBody(filter) {
   const entries = Object.entries(toQuery(filter)).filter(([, value]) => value.length > 0);
   return Object.fromEntries(entries.map(([name, value]) => [name, NUMBERS.has(name) ? Number(value) : value]));
 }
 
-/** The filter in words. */
+/** Returns the filter in words. */
 export function inWords({ statuses, values }) {
   const said = [];
   if (statuses.length > 0) said.push(statuses.map(words).join(' or '));

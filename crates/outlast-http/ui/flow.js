@@ -1,4 +1,5 @@
-// A history on the screen of its instance: its timeline and its events; of a workflow its runs and what it waits for, too.
+// The history on the screen of an instance: its timeline and its events; for a workflow also its
+// runs and its waits.
 
 import { address, get, open } from './api.js';
 import { ENDED, now, plural, span, whole, words } from './format.js';
@@ -11,7 +12,7 @@ import { rowsOf, timeline } from './timeline.js';
 import { h } from './view.js';
 
 const PAGE = 200;
-// Pages that are read without being asked for: more than anybody looks at, and less than a browser minds.
+// Pages that are read automatically: more than a user looks at, and few enough for a browser.
 const PAGES = 5;
 const EVENTS_SHOWN = 40;
 const RESULT_SHOWN = 2_000;
@@ -22,22 +23,28 @@ const PEOPLES = new Set(['result', 'payload', 'input']);
 
 const FLOW_STEP = 'run';
 
-/** Whether an instance has a history: it is a workflow, or a machine that records its transitions. */
+/**
+ * Returns whether an instance has a history: a workflow, or a machine that records its
+ * transitions.
+ */
 export function hasHistory(instance) {
   return instance.run > 1 || instance.events > 0;
 }
 
-/** Whether it is known to be a workflow. */
+/** Returns whether it is known to be a workflow. */
 export function isFlow(instance) {
   return hasHistory(instance) && instance.step === FLOW_STEP;
 }
 
-/** Gives `{ choose, load, waits, drawing, handled, states, list }`. Histories only grow, so looking again is reading on. */
+/**
+ * Returns `{ choose, load, waits, drawing, handled, states, list }`. Histories only grow, so a
+ * reload reads only the new events.
+ */
 export function flowOf(id, { signal, draw }) {
   let chosen = null;
   let runs = null;
   let failed = null;
-  // Of the run that is shown: what was read, and whether there is more.
+  // The events of the shown run that were read, and whether there are more.
   let read = { run: null, events: [], more: false };
   let reading = null;
   let shown = EVENTS_SHOWN;
@@ -57,7 +64,7 @@ export function flowOf(id, { signal, draw }) {
     return true;
   }
 
-  /** Reads on; one at a time, so that nothing is read twice. */
+  /** Reads the next events; one request at a time, so that nothing is read twice. */
   function load(instance) {
     reading = (reading ?? Promise.resolve()).then(() => readOn(instance));
     return reading;
@@ -69,7 +76,7 @@ export function flowOf(id, { signal, draw }) {
       runs = await get(`instances/${id}/runs`, {}, signal);
       const run = chosen ?? instance.run;
       if (read.run !== run) read = { run, events: [], more: false };
-      // Who has more to read is not led on by what is new.
+      // While earlier events are unread, new ones do not extend the list.
       if (!read.more || read.events.length === 0) await pages(read, PAGES);
       await leave(instance);
       failed = null;
@@ -78,7 +85,10 @@ export function flowOf(id, { signal, draw }) {
     }
   }
 
-  /** A run that has ended has recorded nothing more of the children it left behind; how they stand is asked once they matter. */
+  /**
+   * A finished run records nothing more about its live children, so their status is read when it
+   * is needed.
+   */
   async function leave(instance) {
     const over = read.run !== instance.run || ENDED.has(instance.status);
     const first = over && rowsOf(read.events).rows.find((row) => !row.end && (row.kind === 'child' || row.kind === 'activity'));
@@ -103,7 +113,7 @@ export function flowOf(id, { signal, draw }) {
     draw();
   }
 
-  /** Which run is shown, and what one can choose from. */
+  /** The shown run, and the runs to choose from. */
   function chooser(instance) {
     if (isPast(read.events)) return null;
     const known = runs?.runs ?? [];
@@ -133,7 +143,7 @@ export function flowOf(id, { signal, draw }) {
     ];
   }
 
-  /** Failures that its code has caught and gone on from. */
+  /** Failures that the code handled. */
   function handled({ flow }) {
     if (!flow || flow.handled_count === 0) return null;
     const { handled: failures, handled_count: count, complete } = flow;
@@ -154,7 +164,8 @@ export function flowOf(id, { signal, draw }) {
     const until = alive && !read.more ? Math.max(now(), last) : last;
     const waited = new Set((instance.flow?.waits ?? []).map((wait) => wait.call));
     const gone = (call) => alive && instance.flow?.complete && instance.flow.open === instance.flow.waits.length && !waited.has(call) && !instance.flow.groups.some((group) => group.call === call);
-    // A child that is open is known by what the instance waits for: its parent records it once it has ended.
+    // The status of an open child comes from the instance's waits: the parent records it only at
+    // its end.
     if (present) for (const wait of instance.flow?.waits ?? []) if (wait.target) Object.assign(rows.find((row) => row.call === wait.call) ?? {}, { child: wait.target.id, childRun: wait.target.run });
     for (const row of rows) if (read.left?.has(row.call)) Object.assign(row, { child: read.left.get(row.call).child ?? row.child, left: read.left.get(row.call).status });
     return card('Timeline', h('span', { class: 'actions' }, h('span', { class: 'faint' }, read.events.length > 0 && `${plural(read.events.length, 'event')}${read.more ? ' so far' : ''} over ${span(until - Date.parse(read.events[0].at))}`), chooser(instance)),
@@ -178,7 +189,7 @@ export function flowOf(id, { signal, draw }) {
       read.more && h('div', { class: 'body' }, h('button', { class: 'small quiet', onclick: further }, 'Read on')));
   }
 
-  /** Fetched, since a link sends no token, and saved as it came. */
+  /** Fetched, because a link sends no token, and saved unchanged. */
   async function exportIt() {
     const { run } = read;
     const response = await attempt(() => open('GET', address(`instances/${id}/export`, { run }), { signal }));
@@ -214,7 +225,7 @@ export function flowOf(id, { signal, draw }) {
   return { choose, load, waits, drawing, handled, list, states: () => past.describe(read.events), isLive: (instance) => !read.more && read.run === instance.run && !ENDED.has(instance.status) };
 }
 
-/** What people's code has given, where it is short enough to be shown at once. */
+/** Values of users' code that are short enough to show at once. */
 function carriedBy(event) {
   if (!event.data || event.data.text.length > RESULT_SHOWN) return null;
   const carried = parse(event.data.text, PEOPLES);
@@ -256,11 +267,12 @@ function placeTold({ kind, path, size, index }) {
   return `member ${index + 1} of ${size}, ${kind} of call ${path.join(', in it call ')}`;
 }
 
-/** How wide the drawing may be. */
+/** Returns the available width of the drawing. */
 function room() {
   const main = document.querySelector('main');
   const all = (main?.clientWidth ?? innerWidth) - (innerWidth > 820 ? 56 : 24) - 30;
   if (innerWidth > 820) return Math.max(360, all - NAMES_PX);
-  // A little less than page.css leaves for the drawing: one that is wider is shrunk, and its rows leave those of the names.
+  // A little less than page.css leaves for the drawing: a wider one would be scaled down, and its
+  // rows would no longer match the names.
   return Math.max(130, Math.floor((main?.clientWidth ?? innerWidth) * (innerWidth > 560 ? 0.48 : 0.42)));
 }

@@ -1,4 +1,4 @@
-// How figures and moments are written, everywhere alike.
+// Formats numbers and times, the same on every screen.
 
 const WHOLE = new Intl.NumberFormat('en');
 const SHORT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
@@ -19,14 +19,16 @@ export function short(number) {
   return Math.abs(number) < 10_000 ? WHOLE.format(number) : SHORT.format(number);
 }
 
-/** A count that may have stopped counting: 100,000+. Plain numbers are exact. */
+/**
+ * A count, with a plus sign when counting stopped at a bound: 100,000+. Plain numbers are exact.
+ */
 export function counted(count) {
   if (count === null || count === undefined) return '–';
   if (typeof count === 'number') return whole(count);
   return whole(count.count) + (count.exact ? '' : '+');
 }
 
-/** The number in a count of either form. */
+/** Returns the number of a count in either form. */
 export function numberOf(count) {
   return typeof count === 'object' && count !== null ? count.count : count ?? 0;
 }
@@ -36,7 +38,7 @@ export function plural(count, one, many = `${one}s`) {
   return `${counted(count)} ${numberOf(count) === 1 ? one : many}`;
 }
 
-/** `awaiting_signal` as people say it. */
+/** `awaiting_signal` in words. */
 export function words(name) {
   return name.replaceAll('_', ' ');
 }
@@ -57,15 +59,19 @@ export function span(ms) {
   return days < 10 && hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
 }
 
-// How far the server's clock is ahead of this one, learned from its answers: ages must not depend on a laptop's clock.
+// The difference of the server's clock, learned from its responses: ages must not depend on the
+// laptop's clock.
 let skew = 0;
 
-/** Now, by the server's clock. */
+/** Returns the server's time. */
 export function now() {
   return Date.now() + skew;
 }
 
-/** Learns from an answer's `Date`. It only knows seconds, so small differences are none. */
+/**
+ * Learns from the `Date` of a response. It has a resolution of seconds, so small differences are
+ * ignored.
+ */
 export function learnClock(date) {
   const difference = Date.parse(date) - Date.now();
   if (Number.isFinite(difference)) skew = Math.abs(difference) < 2000 ? 0 : difference;
@@ -80,7 +86,7 @@ export function relative(at) {
   return ago > 0 ? `${rough} ago` : `in ${rough}`;
 }
 
-/** The moment in full, here and in UTC. */
+/** The full time, local and in UTC. */
 export function exact(at) {
   const date = new Date(at);
   if (Number.isNaN(date.getTime())) return '';
@@ -93,7 +99,7 @@ export function clock(at) {
   return new Date(at).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
 }
 
-// <relative-time at="…"> keeps itself up to date; all of them by one timer.
+// <relative-time at="…"> keeps itself up to date; one timer serves all of them.
 const shown = new Set();
 
 class RelativeTime extends HTMLElement {

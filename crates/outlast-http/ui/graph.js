@@ -9,8 +9,8 @@ const SWEEPS = 12;
 /**
  * Computes the layout. `nodes` are { id, width, height, last? }, `edges` { from, to, weight };
  * with `down` the layers go from top to bottom.
- * Returns { nodes: Map of id → { x, y, width, height }, edges: [{ edge, points }], width, height }; x and y are top left corners, and points run from
- * the start of the edge to its end.
+ * Returns { nodes: Map id → { x, y, width, height }, edges: [{ edge, points }], width, height }.
+ * x and y are top left corners; points run from the start of the edge to its end.
  */
 export function layout(nodes, edges, { down = false } = {}) {
   const real = nodes.map((node) => ({ node, length: down ? node.height : node.width, breadth: down ? node.width : node.height, before: [], after: [] }));

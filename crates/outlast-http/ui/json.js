@@ -1,14 +1,14 @@
-// JSON to the letter. `JSON.parse` would round 9223372036854775807 and forget how a number was written, so what the
-// dashboard shows of people's data is cut out of the answer's text and never turned into numbers.
+// JSON without loss. `JSON.parse` would round 9223372036854775807 and drop the notation of
+// numbers. So users' data is cut out of the response's text and never becomes numbers.
 
-/** A piece of JSON that is kept as it was written. */
+/** A piece of JSON in its original text. */
 export class Raw {
   constructor(text) {
     this.text = text;
   }
 }
 
-/** Parses an answer; the members named in `raw` become `Raw`. */
+/** Parses a response; the members named in `raw` become `Raw`. */
 export function parse(text, raw = new Set()) {
   const reader = new Reader(text);
   const value = reader.value(raw);
@@ -17,7 +17,7 @@ export function parse(text, raw = new Set()) {
   return value;
 }
 
-/** Says what is wrong with a text that should be JSON, or null. */
+/** Returns what is wrong with a text that should be JSON, or null. */
 export function problemOf(text) {
   try {
     const reader = new Reader(text);
@@ -29,7 +29,10 @@ export function problemOf(text) {
   }
 }
 
-/** The members of an object or array, each as written, with the place where its value begins and ends. */
+/**
+ * Yields the members of an object or array in their original text, with the start and end of each
+ * value.
+ */
 export function* members(text) {
   const reader = new Reader(text);
   reader.space();
@@ -98,7 +101,7 @@ class Reader {
     return array;
   }
 
-  /** Passes over one value, whatever it is, without recursion: depth is the sender's choice. */
+  /** Skips one value without recursion, because the sender chooses the depth. */
   skip() {
     const open = [];
     do {
@@ -120,7 +123,7 @@ class Reader {
     } while (open.length > 0);
   }
 
-  /** After a value: closes what ends here, or goes on to the next member. */
+  /** After a value: closes what ends here, or continues with the next member. */
   #close(open) {
     while (open.length > 0) {
       this.space();
@@ -180,7 +183,8 @@ class Reader {
       if (slashes % 2 === 0) break;
     }
     const token = this.text.slice(from, this.at);
-    // What the browser refuses within a string, a wrong escape or a bare line end, the server would refuse too.
+    // The server would also refuse what the browser refuses within a string: a wrong escape or a
+    // bare line end.
     try {
       JSON.parse(token);
     } catch {

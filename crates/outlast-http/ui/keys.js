@@ -1,4 +1,4 @@
-// The keyboard. `?` shows this table.
+// Keyboard shortcuts. `?` shows this table.
 
 import { h } from './view.js';
 import { dialog } from './parts.js';
@@ -42,7 +42,7 @@ function focus(element) {
   return Boolean(element);
 }
 
-/** Moves among the rows of a list, by their first links. Enter opens, as it does on any link. */
+/** Moves among the rows of a list by their first links. Enter opens a link as usual. */
 function move(by) {
   const rows = [...document.querySelectorAll('main [data-row]')].filter((row) => row.offsetParent !== null);
   if (rows.length === 0) return false;

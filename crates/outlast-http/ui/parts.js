@@ -1,4 +1,4 @@
-// What screens are made of.
+// Elements that the screens share.
 
 import { h, render, visible } from './view.js';
 import { exact, numberOf, plural, STATUSES, whole, words } from './format.js';
@@ -26,12 +26,12 @@ export function statusOf(status) {
   return h('span', { class: `status is-${status}` }, glyph(status), words(status));
 }
 
-/** A moment, told relatively; the exact one on hover. */
+/** A relative time, with the exact one on hover. */
 export function time(at, otherwise = '–') {
   return at ? h('relative-time', { at }) : h('span', { class: 'faint' }, otherwise);
 }
 
-/** A length of time that is fixed, with the moment it ends or ended on hover. */
+/** A fixed duration, with its end on hover. */
 export function titled(text, at) {
   return h('span', { title: exact(at) }, text);
 }
@@ -54,12 +54,12 @@ export function skeletons(lines = 5) {
     Array.from({ length: lines }, (_, line) => h('div', { class: 'skeleton', style: { width: `${92 - ((line * 23) % 47)}%` } })));
 }
 
-/** Nothing here, and what to do about it. */
+/** An empty state, and what to do about it. */
 export function empty(title, hint, action) {
   return h('div', { class: 'empty' }, h('strong', {}, title), hint && h('p', {}, hint), action);
 }
 
-/** What went wrong, with its code, and the way to try again. */
+/** An error with its code, and a retry button. */
 export function problem(error, again) {
   return h('div', { class: 'problem', role: 'alert' },
     h('strong', {}, error.title ?? 'Something went wrong'),
@@ -73,15 +73,15 @@ export function toInstances(filter, ...content) {
   return h('a', { href: href('instances', filter) }, content);
 }
 
-/** A number of instances that links to them, or a faint nothing. */
+/** A number of instances that links to them, or a faint zero. */
 export function linkedCount(count, filter) {
   if (!numberOf(count)) return h('span', { class: 'faint' }, '0');
   return h('a', { href: href('instances', filter), title: plural(count, 'instance') }, typeof count === 'object' ? `${whole(count.count)}${count.exact ? '' : '+'}` : whole(count));
 }
 
 /**
- * Shows a dialog and gives what it is closed with; Escape closes with null. `describe(close, redraw)` gives the form's
- * content; the form's own submit is `submit(close, redraw)`.
+ * Shows a dialog and returns the value with which it is closed; Escape closes with null.
+ * `describe(close, redraw)` returns the form's content; its submit calls `submit(close, redraw)`.
  */
 export function dialog(describe, submit = (close) => close(true)) {
   return new Promise((resolve) => {
@@ -114,7 +114,7 @@ export function dialog(describe, submit = (close) => close(true)) {
   });
 }
 
-/** Asks before something is done. Gives `{ reason }`, or null. */
+/** Asks for confirmation. Returns `{ reason }`, or null. */
 export function confirm({ title, text, action, danger = false, reason = true }) {
   let said = '';
   return dialog((close) => [
@@ -128,7 +128,7 @@ export function confirm({ title, text, action, danger = false, reason = true }) 
   ], (close) => close({ reason: said.trim() || undefined }));
 }
 
-/** A note that goes away by itself; also read out. */
+/** A note that disappears by itself; screen readers announce it. */
 export function toast(text, { bad = false } = {}) {
   const note = document.createElement('div');
   note.className = bad ? 'toast bad' : 'toast';
@@ -137,7 +137,7 @@ export function toast(text, { bad = false } = {}) {
   setTimeout(() => note.remove(), bad ? 10_000 : 5_000);
 }
 
-/** Does what the API may refuse, and says so when it does. */
+/** Runs an action and shows the API's refusal. */
 export async function attempt(doing, done) {
   try {
     const answer = await doing();

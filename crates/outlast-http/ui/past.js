@@ -1,4 +1,5 @@
-// The past of a machine that records it: where it stood and for how long, what it went through, and its states one by one.
+// The recorded history of a machine: its stays at steps, its transitions, and its states one by
+// one.
 
 import { plural, span, words } from './format.js';
 import { card, time } from './parts.js';
@@ -10,12 +11,14 @@ import { plainText } from './viewer.js';
 const TONES = { retry: 'tone-warning', fail: 'tone-failed', stop: 'tone-failed', cancel: 'tone-cancelled', done: 'tone-done' };
 const WAKERS = { signal: 'woken by', timeout: 'woken by the end of its wait', cancel: 'asked to end' };
 
-/** Whether these events are a machine's. */
+/** Returns whether these events are a machine's. */
 export function isPast(events) {
   return events[0]?.kind === 'transitioned';
 }
 
-/** The steps of a machine as lanes, to scale; `until` is where a stay that has not ended ends for now. */
+/**
+ * Draws the steps of a machine as rows, to scale; `until` is the temporary end of an open stay.
+ */
 export function drawPast(events, { until, width }) {
   const { rows, moments } = lanesOf(events, until);
   return h('div', { class: 'timeline', 'data-lanes': true },
@@ -29,7 +32,7 @@ export function toneOfTransition({ outcome }) {
   return TONES[outcome] ?? 'tone-flow';
 }
 
-/** What a transition says, in the line of its event. */
+/** Describes a transition, in the line of its event. */
 export function transitionLine({ transition: it, deadline }) {
   return [
     h('span', {}, words(it.outcome)), it.to && h('span', { class: 'event-name' }, `→ ${it.to}`),
@@ -43,7 +46,10 @@ export function transitionLine({ transition: it, deadline }) {
   ];
 }
 
-/** The states that there were, in their order: `{ seq, at, step, state }`. The first is the one that recording began with. */
+/**
+ * Returns the past states in order: `{ seq, at, step, state }`. The first one is the state when
+ * recording began.
+ */
 export function statesOf(events) {
   const states = [];
   for (const event of events) {
@@ -54,9 +60,12 @@ export function statesOf(events) {
   return states;
 }
 
-/** Gives `describe(events)`: one state of the past at a time, and how to step to the one before and the next. */
+/**
+ * Returns `describe(events)`: one past state at a time, with buttons for the previous and the
+ * next.
+ */
 export function pastStates(draw) {
-  // Which one, or null for the newest, whichever that is.
+  // The chosen state, or null for the newest.
   let chosen = null;
 
   function describe(events) {
@@ -79,7 +88,7 @@ export function pastStates(draw) {
   return { describe };
 }
 
-/** An error as text, whatever is in it. */
+/** Returns an error as text. */
 export function reasonOf(reason) {
   return h('p', { class: 'soft event-reason', key: reason, mounted: (element) => element.replaceChildren(...plainText(reason)) });
 }

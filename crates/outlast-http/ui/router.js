@@ -1,9 +1,9 @@
-// Addresses: each screen has a path below the page's <base>, and everything one can filter by is in the query, so that an
-// address copied from the browser shows the same to somebody else.
+// Addresses: each screen has a path below the page's <base>, and every filter is in the query. So
+// a copied address shows the same to another user.
 
 const BASE = new URL('.', document.baseURI);
 
-/** Where the page is: `path` without the base, `query` as URLSearchParams. */
+/** Returns the current place: `path` without the base, `query` as URLSearchParams. */
 export function here() {
   const path = decodeURI(location.pathname).startsWith(decodeURI(BASE.pathname))
     ? location.pathname.slice(BASE.pathname.length)
@@ -11,7 +11,10 @@ export function here() {
   return { path, query: new URLSearchParams(location.search) };
 }
 
-/** The address of a screen. `query` is an object, a string or URLSearchParams; what is empty is left out. */
+/**
+ * Returns the address of a screen. `query` is an object, a string or URLSearchParams; empty values
+ * are left out.
+ */
 export function href(path, query = {}) {
   const url = new URL(path || '.', BASE);
   const pairs = typeof query === 'string' || query instanceof URLSearchParams
@@ -25,7 +28,7 @@ export function href(path, query = {}) {
 
 const listeners = [];
 
-/** Calls `listen` with every new place, also the first. */
+/** Calls `listen` with every new place, including the first. */
 export function onPlace(listen) {
   listeners.push(listen);
   listen(here());
@@ -42,7 +45,8 @@ addEventListener('popstate', () => {
   for (const listen of listeners) listen(here());
 });
 
-// Ordinary links stay ordinary: a click with a modifier opens a tab, and the rest does not load the page anew.
+// Ordinary links stay ordinary: a click with a modifier opens a tab, and other clicks do not
+// reload the page.
 document.addEventListener('click', (event) => {
   const link = event.target.closest?.('a[href]');
   if (!link || event.defaultPrevented || event.button !== 0) return;

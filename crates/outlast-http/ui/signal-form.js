@@ -1,11 +1,11 @@
-// Sending a signal to an instance by hand.
+// The form that sends a signal to an instance.
 
 import { post } from './api.js';
 import { problemOf, Raw } from './json.js';
 import { toast } from './parts.js';
 import { h } from './view.js';
 
-/** A form that sends signals; `sent` is told after each. */
+/** A form that sends signals; it calls `sent` after each. */
 export function signalForm(id, { draw, sent }) {
   const typed = { name: null, payload: '', dedup_key: '' };
   let refused = null;

@@ -1,5 +1,5 @@
-// The theme: the system's, or the one that was chosen by hand. A classic script, so that it is known before the first
-// paint and nothing flashes; modules run too late for that.
+// The theme: the system's, or the user's choice. A classic script runs before the first paint, so
+// nothing flashes; a module would run too late.
 (() => {
   const NAME = 'outlast.theme';
   const system = matchMedia('(prefers-color-scheme: dark)');
@@ -17,7 +17,7 @@
 
   window.toggleTheme = () => {
     const next = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
-    // Who chooses what the system says follows the system again.
+    // Choosing the system's theme follows the system again.
     chosen = next === (system.matches ? 'dark' : 'light') ? null : next;
     try {
       if (chosen) localStorage.setItem(NAME, chosen);

@@ -1,5 +1,5 @@
-// The timeline of a run: what each call asked for and when it came, to scale. Only rows and moments here, and how they are
-// drawn; flow.js says which events.
+// The timeline of a run: the start and end of each call, to scale. It computes and draws rows;
+// flow.js supplies the events.
 
 import { APPLIED } from './family-parts.js';
 import { plural, span, words } from './format.js';
@@ -22,7 +22,8 @@ const ENDINGS = {
 const KINDS = {
   step: /^step_/, activity: /^activity_/, child: /^child_(?!told)/, timer: /^timer_/, signal: /^signal_/, all: /^group_/, select: /^selection_/,
 };
-// What is a moment of the run and no call: drawn as a line through all rows where it concerns all of them.
+// Events of the run that are no calls: drawn as a line through all rows if they concern all of
+// them.
 const MOMENTS = {
   run_started: ['begun', 'flow'], failure_handled: ['failure handled', 'warning'], version_marked: ['version marked', 'flow'],
   cancel_requested: ['asked to cancel', 'warning', true], replay_blocked: ['replay blocked', 'failed', true], child_told: ['child told', 'flow'],
@@ -38,12 +39,13 @@ const STAYS = { next: 'executing', retry: 'runnable', wait: 'awaiting_signal', f
 /** Rows of earlier builds have `stop` for `fail`. */
 const ENDS = { done: ['done', 'done'], fail: ['failed', 'failed'], stop: ['failed', 'failed'], cancel: ['cancelled', 'cancelled'] };
 
-/** Where lanes begin, and how high each is. */
+/** Where the rows begin, and their height. */
 export const LANE = { top: AXIS, height: ROW };
 
 /**
- * The steps of a machine as rows, in the order in which it came to them, each with its stays; and its ends. A stay begins with the
- * commit that led to the step and ends with the one that left it. What was before the first event is not known.
+ * Returns the steps of a machine as rows, in the order of their first visit, each with its stays;
+ * and the ends. A stay begins with the commit that led to the step and ends with the one that left
+ * it. Stays before the first event are unknown.
  */
 export function lanesOf(events, until) {
   const rows = new Map();
@@ -63,7 +65,7 @@ export function lanesOf(events, until) {
   return { rows: [...rows.values()], moments };
 }
 
-/** Draws lanes to scale. */
+/** Draws rows to scale. */
 export function lanes({ rows, moments, width }) {
   const stays = rows.flatMap((row) => row.stays);
   const from = Math.min(...stays.map((stay) => stay.from));
@@ -84,8 +86,11 @@ function stayOf(step, { from, to, outcome, seq, open, sleeps }, x, middle) {
     h('rect', { class: 'bar', x: left, y: middle - BAR / 2, width: right - left, height: BAR, rx: 3 }));
 }
 
-/** The calls of a run as rows, in the order of the calls, and its moments. `at` are numbers, in milliseconds. What kind of call it is, is told
-    by the first event: that an activity was started is told as of any child. */
+/**
+ * Returns the calls of a run as rows, in the order of the calls, and its moments. `at` are
+ * numbers, in milliseconds. The first event of a call decides its kind: the start event of an
+ * activity is that of any child.
+ */
 export function rowsOf(events) {
   const rows = new Map();
   const moments = [];
@@ -117,11 +122,14 @@ function apply(rows, moments, event, at) {
     return;
   }
   Object.assign(row, { applied: { at, policy: event.policy }, child: event.child, reason: event.reason });
-  // One that is only asked goes on for a while; what comes of it is on its own page.
+  // A child that was only asked to cancel continues for a while; its own page shows the rest.
   if (event.policy === 'terminate') Object.assign(row, { to: at, end: 'terminated' });
 }
 
-/** A call that the history meets for the first time. A step that is on its own is only told when it is over: it began when the code went on. */
+/**
+ * The first event of a call. A single step is recorded only at its end: it began when the code
+ * continued.
+ */
 function begin(rows, event, kind, at, before) {
   const alone = event.kind === 'step_completed' || event.kind === 'step_failed';
   const path = event.group?.path ?? [];
@@ -142,7 +150,7 @@ function within(row, rows) {
   return { from: Math.min(row.from, ...members.map((each) => each.from)), waiting, size: row.size ?? members.length };
 }
 
-/** The rows that are shown: of groups that are folded only the group. `folds` has what a person has chosen. */
+/** Returns the shown rows: of a folded group only the group. `folds` has the user's choices. */
 export function shownRows(rows, folds) {
   const folded = new Set(rows.filter((row) => row.members.length > 0 && !isOpen(row, folds)).map((row) => row.call));
   return rows.filter((row) => !row.path.some((group) => folded.has(group)));
@@ -152,7 +160,7 @@ export function isOpen(row, folds) {
   return folds.get(row.call) ?? row.members.length <= GROUP_OPEN;
 }
 
-/** Round moments between two, about as many as there is room for: `{ at, text }`, told from the beginning on. */
+/** Returns round times within a period, as many as fit: `{ at, text }`, relative to its start. */
 export function ticks(from, to, room) {
   const length = Math.max(1, to - from);
   const units = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 1728e5, 6048e5];
@@ -163,8 +171,8 @@ export function ticks(from, to, room) {
 }
 
 /**
- * Draws rows to scale. `until` is where what is open ends for now; `gone(call)` says whether a call that the run takes for open
- * has ended meanwhile.
+ * Draws rows to scale. `until` is the temporary end of open calls; `gone(call)` returns whether a
+ * call that is open in the history has ended meanwhile.
  */
 export function timeline({ rows, moments, until, width, folds, fold, alive, gone }) {
   const from = Math.min(...rows.map((row) => row.from), ...moments.map((each) => each.at), until);

@@ -1,11 +1,16 @@
-// The view: `h` describes nodes, `render` makes the page match the description and touches only what differs,
-// so that focus, selection and scroll survive live updates. Text only ever becomes text: there is no way to hand in markup.
+// The view: `h` describes nodes, and `render` changes the page to match and touches only what
+// differs. So focus, selection and scroll position survive live updates. Text always stays text:
+// there is no way to pass markup.
 
 const SVG = 'http://www.w3.org/2000/svg';
-// What must be set as a property: the attribute only says where it began, or there is none.
+// Names that must be set as properties: the attribute is only the initial value, or does not
+// exist.
 const PROPERTIES = new Set(['raw', 'value', 'checked', 'open', 'indeterminate', 'selected', 'disabled', 'hidden']);
 
-/** Describes an element. `props.key` tells siblings apart; `props.mounted(element)` is called once it is in the page. */
+/**
+ * Describes an element. `props.key` identifies siblings; `props.mounted(element)` is called once
+ * it is in the page.
+ */
 export function h(tag, props, ...children) {
   return { tag, props: props ?? {}, children: flatten(children, []) };
 }
@@ -17,13 +22,14 @@ export function render(parent, ...children) {
   for (const [call, element] of mounted) call(element);
 }
 
-/** Draws at most once a frame, however often it is asked to. */
+/** Draws at most once per frame, however often it is called. */
 export function drawer(parent, describe) {
   let asked = false;
   return function draw() {
     if (asked) return;
     asked = true;
-    // A hidden page gets no frames; a timer draws there too, so that it is true when it is looked at again.
+    // A hidden page gets no frames; a timer draws there, so that the page is current when it is
+    // shown again.
     const soon = document.hidden ? (call) => setTimeout(call, 200) : requestAnimationFrame;
     soon(() => {
       asked = false;
@@ -32,10 +38,11 @@ export function drawer(parent, describe) {
   };
 }
 
-// Control and format characters but line breaks and tabs: a name that holds one does not show as what it is.
+// Control and format characters except line breaks and tabs: a name with one of them is not
+// displayed as it is.
 const UNSEEN = /[^\P{Cc}\t\n\r]|[\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** Text in which characters that cannot be seen are written as `\u{202e}`. */
+/** Returns text in which invisible characters are written as `\u{202e}`. */
 export function visible(text) {
   return text.replace(UNSEEN, (unseen) => `\\u{${unseen.codePointAt(0).toString(16)}}`);
 }
@@ -114,7 +121,7 @@ function setProp(node, name, value, before) {
   if (name.startsWith('on')) node[name] = value ?? null;
   else if (name === 'style') setStyle(node, value ?? {}, before ?? {});
   else if (PROPERTIES.has(name)) {
-    // The person at the page may have changed it since, so it is compared with what is there.
+    // The user may have changed it, so it is compared with the current value.
     const wanted = value ?? (name === 'value' ? '' : false);
     if (node[name] !== wanted) node[name] = wanted;
   } else if (value === before) return;

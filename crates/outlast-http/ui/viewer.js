@@ -1,12 +1,13 @@
-// <json-view>: JSON as a tree that folds, every token as it was written. It draws what is open and no more, so that a
-// megabyte is no trouble, and keeps what was unfolded while the page around it is drawn anew.
+// <json-view>: JSON as a folding tree, every token in its original text. It draws only what is
+// open, so that a megabyte is no problem. It keeps what was unfolded while the page is redrawn.
 
 import { members } from './json.js';
 
 const STRING_SHOWN = 2_000;
 const MEMBERS_SHOWN = 100;
 const DEPTH_OPEN = 4;
-// What cannot be seen, or turns the text around it: controls, bidirectional marks, zero-width and tag characters, lone halves.
+// Invisible characters, or characters that reorder text: controls, bidirectional marks, zero-width
+// and tag characters, lone surrogates.
 const ODD = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|\p{Cs}/gu;
 
 class JsonView extends HTMLElement {
@@ -64,7 +65,7 @@ function* chain(first, rest) {
   yield* rest;
 }
 
-/** Draws members up to a bound, and a button for the next ones. */
+/** Draws members up to a bound, and a button for more. */
 function drawMembers(inside, all, depth) {
   let drawn = 0;
   let last = null;
@@ -100,7 +101,9 @@ function longText(text, kind) {
   return part;
 }
 
-/** Text as nodes, in which characters that cannot be seen are marked by their number; what is copied stays the text itself. */
+/**
+ * Text as nodes, in which invisible characters show their code; copying gives the original text.
+ */
 export function plainText(text) {
   const nodes = [];
   let from = 0;

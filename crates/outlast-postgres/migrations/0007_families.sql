@@ -109,7 +109,7 @@ alter table outlast.operations
     add constraint verb_is_known
         check (verb in ('cancel', 'terminate', 'retry', 'pause', 'resume', 'delete')) not valid;
 
--- inspect/closures.sql: what was done because of a parent.
+-- inspect/close_actions.sql: what was done because of a parent.
 create index operations_cause on outlast.operations (cause_id, id)
     where cause_id is not null;
 

@@ -228,7 +228,7 @@ create index operations_instance on operations (instance_id)
 create index operations_stray on operations (at)
     where instance_id is null or verb = 'delete';
 
--- inspect/closures: what was done because of a parent.
+-- inspect/close_actions: what was done because of a parent.
 create index operations_cause on operations (cause_id)
     where cause_id is not null;
 

@@ -1,8 +1,8 @@
-//! Tries a step again and again, with a growing pause, until it works or enough is enough.
+//! Retries a step with growing pauses, until it succeeds or the attempts are used up.
 //!
-//! `?` in a step makes any error a failure of the step, and so does a panic, or a step that takes too long.
-//! `on_failure` decides what happens then; `cx.attempt()` says how often the step was tried before. The pauses are
-//! in the database: nothing is forgotten when the process ends in one of them.
+//! Any error returned by `?` is a failure of the step; so is a panic or a timeout. `on_failure`
+//! decides what happens next, and `cx.attempt()` counts the earlier tries. The pauses are in the
+//! database, so they survive the end of the process.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin backoff
@@ -50,7 +50,7 @@ impl Machine for Booking {
     }
 }
 
-/// A bank that is away when it is called the first two times, and does not know everybody.
+/// A bank that is unavailable for the first two calls, and that does not know every account.
 #[derive(Default)]
 struct Bank {
     calls: AtomicU32,

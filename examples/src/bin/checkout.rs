@@ -1,7 +1,7 @@
-//! An order that waits for its payment, at most for a while.
+//! An order that waits for its payment, until a deadline.
 //!
-//! The state enum is the machine: each variant is a step, and its fields are what that step needs. Order 42 is
-//! paid and shipped; nobody pays for order 43, and its time is up.
+//! The state enum is the machine: each variant is a step, and its fields are the data of that
+//! step. Order 42 is paid and shipped. Nobody pays for order 43, and its deadline passes.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin checkout
@@ -9,7 +9,7 @@
 
 use outlast::prelude::*;
 
-/// What the steps need would be here: clients of other services, pools, settings.
+/// Holds what the steps need: clients of other services, pools, settings.
 struct Checkout;
 
 #[derive(Serialize, Deserialize)]
@@ -72,7 +72,7 @@ async fn main() -> anyhow::Result<()> {
         .insert(New::<Checkout>(start).key("order:43"))
         .await?;
 
-    // The bank calls twice, as banks do: the dedup key makes the second call harmless.
+    // The bank calls twice: the dedup key makes the second call harmless.
     for call in ["first", "second"] {
         let payment = PaymentConfirmed { amount: 100 };
         let delivery = engine

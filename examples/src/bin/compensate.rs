@@ -1,8 +1,8 @@
-//! A trip that undoes its bookings, in the reverse order, when it is cancelled.
+//! A trip that undoes its bookings in reverse order when it is cancelled.
 //!
-//! Nothing is undone by magic: `on_cancel` sees where the trip stands and goes to the step that undoes what was done
-//! by then. Those are steps like all others: they are committed one by one, run again after a crash, may wait, and
-//! end with `Outcome::cancelled`.
+//! `on_cancel` sees the current state of the trip and goes to the step that undoes the bookings.
+//! These steps are like all others: each is committed, runs again after a crash, and may wait. The
+//! last one ends with `Outcome::cancelled`.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin compensate
@@ -77,7 +77,7 @@ impl Machine for Trip {
     }
 }
 
-/// What was done to the world, in order.
+/// The effects on the outside world, in order.
 static EFFECTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn effect(what: &str) -> String {
@@ -115,7 +115,7 @@ async fn main() -> Result<()> {
         }
         other => anyhow::bail!("it was cancelled, and not {other:?}"),
     }
-    // Asked again, it says so.
+    // A second request changes nothing.
     let answer = engine.cancel(id, note).await?;
     ensure!(answer == CancelAnswer::AlreadyEnded(Status::Cancelled));
 

@@ -1,8 +1,8 @@
-//! Payloads that the database never sees.
+//! Payloads that the database cannot read.
 //!
-//! An order carries the number of a card. The engine has a keyring, so states, results, signals and errors are
-//! encrypted before they leave the process; the machine knows nothing of it. Then the key is changed: the new one
-//! writes, the old one still reads.
+//! An order carries a card number. The engine has a keyring and encrypts states, results, signals
+//! and errors before they leave the process. The machine does not change. Then the key is rotated:
+//! the new key encrypts, and the old key still decrypts.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin encrypted
@@ -62,7 +62,7 @@ async fn main() -> Result<()> {
     engine.wait_settled(order, Duration::from_secs(10)).await?;
     engine.shutdown().await;
 
-    // Who gets at the database, but not at the keys, sees where the order stands and no more.
+    // With the database but without the keys, only the status of the order is readable.
     let outsider = engine_on(&database)
         .await?
         .roles(Roles::WEB)
@@ -84,7 +84,7 @@ async fn main() -> Result<()> {
     ensure!(output == format!("{CARD} charged for Ada"));
     engine.shutdown().await;
 
-    // A node that was forgotten is told which key it needs.
+    // A node without the new key gets an error that names the key.
     let forgotten = Keyring::new("2026-05", &may)?;
     let forgotten = engine_on(&database).await?.codec(forgotten);
     let forgotten = forgotten.roles(Roles::WEB).start().await?;
@@ -109,7 +109,7 @@ async fn worker(database: &str, keys: Keyring) -> Result<Engine> {
     Ok(builder.start().await?)
 }
 
-/// For the sake of the example.
+/// For this example only.
 fn random_key() -> Result<[u8; 32]> {
     use std::io::Read;
     let mut key = [0; 32];

@@ -1,5 +1,5 @@
-//! A conference and its talks: what becomes of children when their parent ends, how a parent reaches them, and how a
-//! whole tree is counted and ended.
+//! A conference and its talks: what happens to children when their parent ends, how a parent
+//! signals them, and how a whole tree is counted and ended.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin family
@@ -16,7 +16,7 @@ struct Conference;
 enum Day {
     Open,
     Close,
-    /// Nobody ends it.
+    /// Waits forever.
     Endless,
     Over,
 }
@@ -118,7 +118,7 @@ async fn main() -> Result<()> {
     let hallway = engine.get(talks[1].id).await?.context("it is stored")?;
     ensure!(!hallway.status.is_terminal(), "it goes on");
     engine.signal(hallway.id, Finish).await?;
-    // What was done to whom is kept with the parent.
+    // The actions on the children are recorded with the parent.
     for closure in engine.close_actions(id.get(), None).await? {
         println!(
             "{} {:?}: {:?}",
@@ -126,7 +126,7 @@ async fn main() -> Result<()> {
         );
     }
 
-    // The end of a tree: counted first, then asked to end.
+    // The end of a tree: count it, then ask it to end.
     let conference = engine.insert(New::<Conference>(Day::Endless)).await?;
     let id = conference.id().context("its key is free")?;
     engine.wait_settled(id, patience).await?;

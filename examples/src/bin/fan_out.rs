@@ -1,8 +1,8 @@
-//! An order that packs its lines in parallel, and goes on when all of them have ended.
+//! An order that packs its lines in parallel, and continues when all of them have finished.
 //!
-//! Each line is an instance of its own: it waits, fails and is retried by itself. The parent runs again once,
-//! after the last of them, and sees what each led to. One line is out of stock here, and the order is shipped
-//! without it.
+//! Each line is a separate instance: it waits, fails and is retried independently. The parent runs
+//! again once, after the last line, and reads the result of each. One line is out of stock, and
+//! the order is shipped without it.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin fan_out

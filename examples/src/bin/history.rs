@@ -1,7 +1,8 @@
-//! Records the way of an instance, and steps through the states that it had.
+//! Records the transitions of an instance, and steps through its past states.
 //!
-//! A machine keeps its last state and nothing else, unless it says so: `HISTORY` makes every outcome an event, written in
-//! the commit of that outcome. `outlast history ID` and the dashboard show the same.
+//! By default a machine stores only its current state. With `HISTORY` every outcome becomes an
+//! event, written in the commit of that outcome. `outlast history ID` and the dashboard show the
+//! same.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin history

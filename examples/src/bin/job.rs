@@ -1,7 +1,8 @@
-//! A job: the form of a machine that has one step, and is tried until it works.
+//! A job: a machine with one step that is retried until it succeeds.
 //!
-//! How often and with which pauses it is tried is the job's to say; an error says whether trying again is of
-//! any use. Three mails here: one goes out at the second attempt, one never can, and one has no luck.
+//! The job defines the number of attempts and the backoff; an error says whether a retry is
+//! useful. Of three mails, one is sent at the second attempt, one cannot be sent, and one runs out
+//! of attempts.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin job

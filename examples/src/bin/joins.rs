@@ -1,11 +1,11 @@
-//! What may wake a parent that has started children: a failure, enough successes, the first one, the time. And a
-//! fan-out of which only some run at a time.
+//! The joins of a fan-out: fail fast, a quorum, the first success, a deadline. And a window, in
+//! which only some children run at a time.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin joins
 //! ```
 //!
-//! The plain join, which waits for everybody, is in `fan_out.rs`.
+//! The default join, which waits for every child, is in `fan_out.rs`.
 
 use anyhow::{Result, ensure};
 use outlast::prelude::*;
@@ -106,7 +106,7 @@ struct Ask;
 enum Says {
     Yes,
     No,
-    /// Until it is asked to end.
+    /// Until it is cancelled.
     Nothing,
 }
 
@@ -170,7 +170,7 @@ async fn main() -> Result<()> {
         let outcome = engine.wait(id, Duration::from_secs(60)).await?;
         println!("{outcome}");
         ensure!(outcome == expected, "{outcome:?} and not {expected:?}");
-        // Those that nobody waited for end too.
+        // Children that the join did not wait for end as well.
         let Some(id) = id.id() else { continue };
         for child in engine.children(id.get()).await? {
             engine.wait_ended(child.id, Duration::from_secs(10)).await?;

@@ -1,5 +1,5 @@
-//! Two kinds of keys. A correlation key says which instance is meant, and that there is one; a partition key says which
-//! instances take turns.
+//! Two kinds of keys. A correlation key identifies an instance and keeps it unique. A partition
+//! key selects instances that run one at a time.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin keys
@@ -26,7 +26,8 @@ impl Job for Transfer {
     type Output = i64;
 
     async fn perform(&self, args: Amount, _cx: &Context) -> Result<i64, JobError> {
-        // Reads, thinks and writes, without a lock: nobody else is at this account meanwhile.
+        // Reads, computes and writes without a lock: no other transfer of this account runs
+        // meanwhile.
         let before = self.ledger.balance(&args.account);
         tokio::time::sleep(Duration::from_millis(5)).await;
         let after = before + args.amount;
@@ -35,7 +36,7 @@ impl Job for Transfer {
     }
 }
 
-/// A ledger that would lose amounts if two wrote to one account at a time.
+/// A ledger that would lose amounts if two transfers wrote to one account at a time.
 #[derive(Default)]
 struct Ledger {
     balances: Mutex<std::collections::HashMap<String, i64>>,
@@ -96,7 +97,8 @@ async fn main() -> Result<()> {
         .await?;
     let patience = Duration::from_secs(10);
 
-    // Ten slots, and yet the transfers of one account come one after the other, in the order they were inserted.
+    // There are ten slots, but the transfers of one account run one after the other, in the order
+    // of their insertion.
     let transfers = (1..=20).map(|amount| {
         let account = if amount % 2 == 0 { "even" } else { "odd" };
         New::<Transfer>(Amount {
@@ -115,7 +117,7 @@ async fn main() -> Result<()> {
     );
     ensure!((ledger.balance("even"), ledger.balance("odd")) == (110, 100));
 
-    // A key is an address, and is held by one instance of its machine at a time.
+    // A key is an address. One instance of its machine holds it at a time.
     let first = engine
         .insert(New::<Report>(Page::Gather).key("report:march"))
         .await?;
@@ -127,7 +129,7 @@ async fn main() -> Result<()> {
     engine.signal(Report::key("report:march"), Go).await?;
     engine.wait(first, patience).await?;
 
-    // It has ended, so the key is free, and nobody is at that address.
+    // The instance has finished and released its key, so the signal has no target.
     let nobody = engine.signal(Report::key("report:march"), Go).await?;
     ensure!(nobody == Delivery::NoTarget);
 
@@ -142,7 +144,7 @@ async fn main() -> Result<()> {
     let again = engine.insert(daily()).await?;
     println!("the second report of the day: {again:?}");
     ensure!(!again.is_new());
-    // The database may be one that this example has run on before.
+    // The database may contain rows of an earlier run of this example.
     let today = today.id().context("it is stored")?;
     engine
         .delete(today, Note::by("keys").because("the example is over"))

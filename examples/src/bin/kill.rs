@@ -1,8 +1,9 @@
-//! A worker is killed in the middle of a step, and the instance goes on where it was.
+//! A worker is killed during a step, and the instance continues where it was.
 //!
-//! The steps before it are committed and do not run again. The one it was in does, on the next worker, once
-//! the lease of the dead one has ended: that is why effects take an idempotency key, which stays the same.
-//! The program starts itself as the worker, kills it with SIGKILL, and starts it again.
+//! The earlier steps are committed and do not run again. The interrupted step runs again on the
+//! next worker, after the lease of the dead one has expired. This is why effects take an
+//! idempotency key, which stays the same. The program starts itself as the worker, kills it with
+//! SIGKILL, and starts it again.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin kill
@@ -39,7 +40,7 @@ impl Machine for Purchase {
             Order::Reserve { number } => Outcome::next(Order::Charge { number }),
             Order::Charge { number } => {
                 if cx.crashes() == 0 {
-                    // The bank takes its time, and this worker will not live to hear from it.
+                    // The bank is slow, and this worker is killed before it answers.
                     std::future::pending::<()>().await;
                 }
                 Outcome::next(Order::Ship { number })
@@ -62,7 +63,7 @@ async fn work(database: &str) -> anyhow::Result<()> {
         .await?
         .machine(Purchase)
         .queue("purchases", 10)
-        // How long the steps of a dead worker wait. Short for the example: 30 s unless said otherwise.
+        // How long the steps of a dead worker wait. Short for the example. Default: 30 s.
         .lease(Duration::from_secs(1))
         .poll_interval(Duration::from_millis(100))
         .start()

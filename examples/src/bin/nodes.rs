@@ -1,8 +1,8 @@
 //! A web node and a worker node: two processes on one database.
 //!
-//! The web node runs no steps: it starts orders and waits for them. The worker runs them until it is told to
-//! stop with SIGTERM, as by a deploy. It then takes nothing new and lets the steps that run come to an end; a
-//! long one can look whether that is wished, and leave the rest for later. The program starts itself a second
+//! The web node runs no steps: it starts orders and waits for them. The worker runs them until
+//! SIGTERM, as in a deploy. It then claims nothing new and lets running steps finish. A long step
+//! can check for the shutdown and leave the rest for later. The program starts itself a second
 //! time as the worker.
 //!
 //! ```sh
@@ -58,7 +58,7 @@ async fn work(database: &str) -> anyhow::Result<()> {
         .machine(Packing)
         .queue("boxes", 1)
         .grace(Duration::from_secs(20))
-        // Nodes on PostgreSQL hear of new work at once. Processes on one SQLite file look for it.
+        // Nodes on PostgreSQL are notified of new work. Processes on one SQLite file poll.
         .poll_interval(Duration::from_millis(100))
         .start()
         .await?;
@@ -85,7 +85,7 @@ async fn serve() -> anyhow::Result<()> {
         println!("{}", web.wait(small, Duration::from_secs(10)).await?);
     }
 
-    // A deploy: the worker is told to stop in the middle of order 4, with order 5 behind it.
+    // A deploy: the worker is stopped in the middle of order 4, with order 5 behind it.
     let large = order(4, 200).await?;
     let behind = order(5, 1).await?;
     worker.says("packing order 4").await?;
@@ -97,7 +97,7 @@ async fn serve() -> anyhow::Result<()> {
             .contains(&"stopped; all steps ended in time: true".into())
     );
 
-    // What is left waits as if nothing had happened, and order 4 goes on in the middle.
+    // The remaining work waits in the queue, and order 4 continues in the middle.
     let unpacked = web
         .wait(behind, Duration::ZERO)
         .await

@@ -1,5 +1,5 @@
-//! What an operator's program does: looks at what failed, says why something waits, starts it again, asks how the
-//! database is.
+//! A program for operators: it finds failed instances, explains waits, retries, and checks the
+//! database.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin operating
@@ -12,7 +12,7 @@ use outlast_examples::{SCHEMA, postgres_url};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How a worker of a larger installation is put together.
+/// Configures a worker of a larger installation.
 async fn worker(url: &str) -> Result<EngineBuilder> {
     let store = Postgres::options(url)?
         .schema(SCHEMA)
@@ -71,7 +71,7 @@ async fn main() -> Result<()> {
         engine.wait_ended(id, patience).await?;
     }
 
-    // What failed, and why.
+    // Finds failed instances and their errors.
     let failed = Filter {
         machine: Some("export".into()),
         statuses: vec![Status::Failed],
@@ -90,7 +90,7 @@ async fn main() -> Result<()> {
     }
     ensure!(page.instances.len() == 3);
 
-    // The disk has room again: all of them once more, recorded with who and why.
+    // The disk has room again: retries all, and records the operator and the reason.
     disk_is_full.store(false, Ordering::SeqCst);
     let ids = page.instances.iter().map(|instance| instance.id).collect();
     let note = Note::by("ada").because("the disk has room again");

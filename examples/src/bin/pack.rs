@@ -1,8 +1,8 @@
-//! Gathers signals into a pack, and goes on with what came when nothing more does.
+//! Collects signals into a pack, and continues with what has arrived when no more come.
 //!
-//! A step that waits again has consumed nothing: it is given every signal again, the old ones and the new, and
-//! only a new one or the deadline wakes it. So a pack is gathered by waiting until there is enough. Going on to
-//! the next step consumes what was gathered.
+//! A step that waits again consumes nothing: it receives all signals again, and only a new one or
+//! the deadline wakes it. So a step collects a pack by waiting until there are enough. The
+//! transition to the next step consumes the collected signals.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin pack
@@ -76,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
         .start()
         .await?;
 
-    // Whoever picks the first article of a pack opens it.
+    // The first article of a pack starts its instance.
     let picked = async |pack: &str, article: &str, patience: Duration| {
         let open = Pack::Open {
             order: Order {

@@ -1,7 +1,8 @@
-//! A journey that undoes its bookings, in the reverse order, when it fails or is cancelled.
+//! A journey that undoes its bookings in reverse order when it fails or is cancelled.
 //!
-//! The next call of a workflow that was asked to end is an error, so its code leaves by `?` as it would leave by any other. What
-//! cleans up behind it is `uncancellable`: its calls are recorded, tried again after a crash, and may wait, like all others.
+//! After a cancel request the next call of the workflow returns an error, so its code leaves by
+//! `?` as for any other error. The cleanup is `uncancellable`: its calls are recorded, run again
+//! after a crash, and may wait, like all others.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin saga
@@ -82,7 +83,7 @@ impl Agency {
     }
 }
 
-/// What was done to the world, in order.
+/// The effects on the outside world, in order.
 static EFFECTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn effect(what: &str) {
@@ -110,7 +111,7 @@ async fn main() -> Result<()> {
         .await?;
     let patience = Duration::from_secs(10);
 
-    // Cancelled while it waits: everything is undone, and then it ends as cancelled.
+    // Cancelled while it waits: everything is undone, and the journey ends as cancelled.
     let journey = engine.insert(Run::<Journey>("Rome".into())).await?;
     let id = journey.id().context("it has no key")?;
     let waits = engine.wait_settled(id, patience).await?;
@@ -135,7 +136,7 @@ async fn main() -> Result<()> {
     ];
     ensure!(effects() == expected);
 
-    // Failed half-way: the same, and it ends as failed.
+    // Failed half-way: everything is undone, and the journey ends as failed.
     let journey = engine.insert(Run::<Journey>("nowhere".into())).await?;
     let error = engine.wait(journey, patience).await;
     let error = error.err().context("there is no way")?.to_string();

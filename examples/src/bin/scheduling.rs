@@ -1,5 +1,5 @@
-//! Which instance runs when: priorities, delays, moments, sleeps, queues that are paused, and something that comes back
-//! at its time for ever.
+//! When an instance runs: priorities, delays, times, sleeps, paused queues, and a task that runs
+//! every night.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin scheduling
@@ -26,7 +26,7 @@ impl Job for Call {
     }
 }
 
-/// Comes back at its time, until it has done so often enough for an example.
+/// Runs every night, and stops after a few nights in this example.
 struct Nightly;
 
 #[derive(Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl Machine for Nightly {
     }
 }
 
-/// How long until the next night; the nights of this example are short.
+/// The time until the next night; the nights of this example are short.
 fn until_the_next(_cx: &Context) -> Duration {
     Duration::from_millis(50)
 }
@@ -77,7 +77,7 @@ async fn main() -> Result<()> {
     let patience = Duration::from_secs(10);
     let call = |who: &str| New::<Call>(who.to_owned());
 
-    // While the queue is paused, calls gather in it.
+    // While the queue is paused, calls accumulate in it.
     let note = || Note::by("scheduling").because("calls gather");
     engine.pause("calls", note()).await?;
     let later = SystemTime::now() + Duration::from_millis(400);
@@ -100,7 +100,7 @@ async fn main() -> Result<()> {
     println!("{order:?} after {:?}", started.elapsed());
     ensure!(order == ["first", "second", "third", "fourth", "fifth"]);
 
-    // Something that comes back: one instance, whose key sees to it that there is only one.
+    // A recurring task is one instance, and its key keeps it unique.
     let nightly = engine
         .insert(New::<Nightly>(Night::Sleep { done: 0 }).key("the one"))
         .await?;

@@ -1,7 +1,7 @@
-//! A subscription that goes on for years in a history of one month: each month is a run of its own.
+//! A subscription that lives for years with a short history: each month is a separate run.
 //!
-//! `continue_as_new` ends a run and begins the next one of the same instance, with an empty history. Its id, its key, signals that
-//! wait for it, and whoever waits for it stay.
+//! `continue_as_new` ends a run and begins the next one of the same instance, with an empty
+//! history. Its id, its key, its pending signals and its waiting callers stay.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin subscription
@@ -34,7 +34,7 @@ impl Signal for Unsubscribed {
     const NAME: &'static str = "unsubscribed";
 }
 
-/// A long month would do as well.
+/// Short for the example.
 const MONTH: Duration = Duration::from_millis(150);
 
 impl Workflow for Subscription {
@@ -94,7 +94,7 @@ async fn main() -> Result<()> {
     println!("{paid}");
     ensure!(paid.starts_with("ada has paid ") && paid != "ada has paid 10");
 
-    // The last ten runs can be looked at.
+    // The last ten runs are stored.
     let second = HistoryRequest {
         id: id.get(),
         run: 2,

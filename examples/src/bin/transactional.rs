@@ -1,9 +1,10 @@
 //! An order and the machine that delivers it, written in one transaction: both, or neither.
 //!
-//! A web handler writes its own rows and starts an instance in the same transaction of its own database. The
-//! instance exists when that is committed, and never did when it is rolled back, as here for an order of which
-//! there is not enough in stock. Another handler writes the payment and signals the instance, in one transaction
-//! as well. With rusqlite on SQLite, with sqlx on PostgreSQL, and there also in plain SQL.
+//! A web handler writes its own rows and starts an instance in the same transaction of its own
+//! database. The instance exists after the commit, and never if the transaction is rolled back, as
+//! here for an order that exceeds the stock. Another handler writes the payment and signals the
+//! instance, also in one transaction. The example uses rusqlite on SQLite, and sqlx and plain SQL
+//! on PostgreSQL.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin transactional
@@ -58,7 +59,7 @@ impl Machine for Delivering {
     }
 }
 
-/// What the handlers are sent.
+/// The input of the handlers.
 #[derive(Clone, Copy, Deserialize)]
 struct Payment {
     number: i64,
@@ -78,13 +79,14 @@ impl Order {
     }
 }
 
-/// Where the shop has its own tables: beside those of the store, in the same database.
+/// The shop's own tables: in the same database as those of the store.
 enum Database {
     Sqlite { path: PathBuf },
     Postgres { pool: PgPool, store: Postgres },
 }
 
-/// With rusqlite: the instance that will deliver the order; none when there is not enough in stock.
+/// With rusqlite: returns the instance that will deliver the order, or `None` if the stock is too
+/// low.
 fn take_on_sqlite(
     connection: &mut Connection,
     order: Order,
@@ -138,7 +140,7 @@ async fn take_on_postgres(
     Ok(inserted.new_id())
 }
 
-/// With rusqlite: the payment, and the signal that wakes who delivers the order.
+/// With rusqlite: writes the payment, and the signal that wakes the delivery.
 fn pay_on_sqlite(
     connection: &mut Connection,
     payment: Payment,
@@ -303,7 +305,7 @@ async fn main() -> Result<()> {
         let sent = engine
             .wait(Delivering::key("order:44"), Duration::from_secs(10))
             .await;
-        // It may have ended, and given its key up, before anybody waited for it.
+        // The instance may have finished and released its key before the wait began.
         println!("in plain SQL: {sent:?}");
         assert!(!matches!(sent, Err(WaitError::TimedOut(_))), "{sent:?}");
         let of_order = Filter {
@@ -319,7 +321,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The functions are in the schema of the store: `outlast` unless somebody says otherwise, as these examples do.
+/// The functions are in the schema of the store. Default: `outlast`. These examples use another
+/// one.
 const ORDER_IN_SQL: &str = r#"
 begin;
 insert into outlast_example_shop.orders values (44, 1);

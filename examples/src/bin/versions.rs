@@ -1,7 +1,7 @@
-//! A deploy with instances in flight: what may change in place, and what needs the next version.
+//! A deploy with live instances: what may change in place, and what needs a new version.
 //!
-//! A subscription that was started before the deploy is finished by the code it was started with, beside new ones.
-//! A node that has not been deployed yet leaves what it does not know to those that have.
+//! A subscription that started before the deploy is finished by its original code, beside new
+//! ones. A node that has not been deployed yet leaves unknown versions to other nodes.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin versions
@@ -18,7 +18,7 @@ impl Signal for Paid {
     const NAME: &'static str = "paid";
 }
 
-/// The first form: a trial, then the bill.
+/// The first version: a trial, then the bill.
 mod v1 {
     use super::*;
 
@@ -45,8 +45,8 @@ mod v1 {
     }
 }
 
-/// The same version, changed so that old rows still fit: what was stored before is read with a default, and what stood
-/// at a step that has another name now is found by its old one.
+/// The same version with a compatible change. A new field has a default for old rows, and a
+/// renamed step keeps its old name as an alias.
 mod v1_changed {
     use super::*;
 
@@ -85,7 +85,7 @@ mod v1_changed {
     }
 }
 
-/// The next version, whose steps and states are others.
+/// The next version, with other steps and states.
 mod v2 {
     use super::*;
 
@@ -145,7 +145,7 @@ async fn main() -> Result<()> {
         trials.push(trial.get());
     }
 
-    // In the middle of it: somebody starts the new version, and only the old program runs.
+    // During the deploy: a caller starts the new version while only the old program runs.
     let plan = v2::Term::Choose {
         customer: "eve".into(),
         plan: "library".into(),
@@ -162,7 +162,7 @@ async fn main() -> Result<()> {
     ensure!(waits.status == Status::Runnable && waits.attempt == 0);
     old.shutdown().await;
 
-    // After a change that old rows fit, the same version goes on with them.
+    // After a compatible change, the same version continues with the old rows.
     let changed = engine_on(&database)
         .await?
         .machine(v1_changed::Subscription)
@@ -176,7 +176,8 @@ async fn main() -> Result<()> {
     ensure!(ada == "ada pays for the basics, 0 % less");
     changed.shutdown().await;
 
-    // After one that they do not fit, both versions run side by side, until nothing of the old one is left.
+    // After an incompatible change, both versions run side by side until no instance of the old
+    // one is live.
     let engine = engine_on(&database)
         .await?
         .machine(v1::Subscription)
@@ -190,7 +191,7 @@ async fn main() -> Result<()> {
     engine.signal(eve, Paid).await?;
     ensure!(engine.wait(eve, patience).await? == "eve pays for the library");
 
-    // Whether the old one may go: nothing of it lives any more.
+    // The old version may be removed when none of its instances is live.
     let left = engine.count(still_of_version(1)).await?;
     println!("of version 1 there are left: {left:?}");
     ensure!(left == outlast::Count::Exactly(0));

@@ -1,7 +1,7 @@
-//! The HTTP API inside an application, and messages of a payment provider that become signals.
+//! The HTTP API inside an application, and webhooks of a payment provider that become signals.
 //!
-//! The provider signs what it sends (Standard Webhooks). The message wakes the order whose key is in its body, once,
-//! however often it is sent. Everything else of the API needs a token.
+//! The provider signs its messages (Standard Webhooks). A message wakes the order whose key is in
+//! its body, once, however often it is sent. The rest of the API needs a token.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin webhooks
@@ -68,7 +68,7 @@ async fn main() -> Result<()> {
         .start()
         .await?;
 
-    // The provider has the secret; so has this program, from wherever it keeps its secrets.
+    // The provider has the secret, and this program has it from its own configuration.
     let (_text, secret) = WebhookSecret::generate()?;
     let (operator, token) = Token::generate("ada's laptop", Role::Operate)?;
     let payments = WebhookRoute::to_key(
@@ -94,7 +94,7 @@ async fn main() -> Result<()> {
         .insert(New::<Checkout>(Order::Start { number: 42 }).key("order:42"))
         .await?;
 
-    // Sent twice, as providers do when an answer is late.
+    // Sent twice: a provider repeats a message if the response is late.
     let body = r#"{"type": "payment.confirmed", "data": {"order": "order:42", "amount": 100}}"#;
     let at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let signature = secret.sign("msg_1", at, body.as_bytes());
@@ -107,13 +107,13 @@ async fn main() -> Result<()> {
         let path = "/admin/outlast/v1/webhooks/payments";
         let (status, answer) = send(address, "POST", path, &headers, body).await?;
         println!("{status} {answer}");
-        // The second may come when the order has ended, and nobody is at its key any more.
+        // The second message may arrive after the order has finished and released its key.
         ensure!(status == 200 && answer.contains(expected) || answer.contains("no_target"));
     }
     let shipped = engine.wait(order, Duration::from_secs(10)).await?;
     ensure!(shipped == "order 42, 100 paid");
 
-    // Whoever else asks needs a token.
+    // Every other request needs a token.
     let path = "/admin/outlast/v1/queues";
     let (status, _) = send(address, "GET", path, &[], "").await?;
     ensure!(status == 401);

@@ -1,7 +1,7 @@
-//! An order from its reservation to its receipt, written as one function that reads from top to bottom.
+//! An order from reservation to receipt, written as one function that reads from top to bottom.
 //!
-//! Order 42 is reserved, packed and labelled at once, approved, and sent. Nobody approves order 43. Order 44 has an article
-//! that cannot be packed, and goes without it.
+//! Order 42 is reserved, packed and labelled in parallel, approved, and sent. Nobody approves
+//! order 43. Order 44 has an article that cannot be packed, and is sent without it.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin workflow
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use outlast::prelude::*;
 use outlast::{EventKind, FlowErrorKind, HistoryRequest};
 
-/// What the code needs is here, as with machines: clients of other services, pools, settings.
+/// Holds what the code needs, as with machines: clients of other services, pools, settings.
 struct Fulfil {
     warehouse: Warehouse,
 }
@@ -86,7 +86,7 @@ impl Workflow for Fulfil {
     }
 }
 
-/// A job: tried again by itself, with pauses, wherever there is a slot for it.
+/// A job: retried with backoff, on any worker with a free slot.
 struct Pack;
 
 impl Job for Pack {
@@ -121,11 +121,11 @@ impl Workflow for PrintLabel {
     }
 }
 
-/// Whatever your steps call.
+/// A fake of what your steps call.
 struct Warehouse;
 
 impl Warehouse {
-    /// A step may run twice when a worker dies: the same key says that it is the same reservation.
+    /// A step may run twice when a worker dies. The same key identifies the same reservation.
     async fn reserve(&self, order: &Order, key: &str) -> std::io::Result<String> {
         println!("order {} is reserved under {key}", order.number);
         Ok(format!("hold {}", order.number))
@@ -184,7 +184,8 @@ async fn main() -> Result<()> {
 
     ensure!(engine.wait(heavy, patience).await?.parcels.is_empty());
     let heavy = heavy.id().context("nobody else holds its key")?;
-    // What the code asked for and what came of it, in order: what it would be run against after a crash.
+    // The calls of the code and their results, in order. After a crash the code is replayed
+    // against them.
     let history = engine
         .history(HistoryRequest {
             id: heavy.get(),

@@ -1,8 +1,10 @@
-//! Recorded histories that a change of the code must still fit: a test that keeps running instances safe.
+//! Recorded histories that a change of the code must still match: a test that protects running
+//! instances.
 //!
-//! Three histories of a rental are kept beside the code, in `examples/histories`: one that came back, one that is still out, one that was
-//! cancelled. In a program of yours the functions below are `#[test]`s; here `main` runs them. With `record` it makes the
-//! histories anew, as `outlast export` does from a database.
+//! Three histories of a rental are stored beside the code, in `examples/histories`: one that was
+//! returned, one that is still out, one that was cancelled. In your program the functions below
+//! are `#[test]`s; here `main` runs them. With `record` it records the histories again, as
+//! `outlast export` does from a database.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin workflow_histories
@@ -75,7 +77,7 @@ fn every_recorded_history_still_fits() -> Result<()> {
     Ok(())
 }
 
-/// What the test above says when somebody changes the code without thinking of those who are out.
+/// Shows how the test above fails for a change that ignores running instances.
 fn a_careless_change_is_found() -> Result<()> {
     #[derive(Default)]
     struct Careless;

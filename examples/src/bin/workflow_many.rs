@@ -1,7 +1,8 @@
-//! Many children of one workflow: some at a time, the first of several, and one that is started now and waited for later.
+//! Many children of one workflow: a window, the first of several, and one that is started now and
+//! awaited later.
 //!
-//! An import asks two mirrors and takes the quicker, starts a watcher that runs beside everything else, loads a hundred files
-//! four at a time, and then tells the watcher that it is over.
+//! An import asks two mirrors and takes the faster one. It starts a watcher that runs beside
+//! everything else, loads a hundred files four at a time, and then signals the watcher to finish.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin workflow_many

@@ -1,6 +1,6 @@
-//! Workflows under test: no engine runs, no time passes, and workers die where the test wants them to.
+//! Tests of workflows: no engine runs, no time passes, and workers crash where the test says.
 //!
-//! In a program of yours the functions below are `#[tokio::test]`s; here `main` runs them.
+//! In your program the functions below are `#[tokio::test]`s; here `main` runs them.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin workflow_testing
@@ -42,7 +42,7 @@ impl Workflow for Purchase {
     }
 }
 
-/// What the steps call, in a form that a test can look at.
+/// A fake of what the steps call, which a test can inspect.
 #[derive(Default)]
 struct Bank {
     keys: Mutex<Vec<String>>,

@@ -1,4 +1,5 @@
-//! A deploy with workflows in flight: what fits their histories goes on, what does not is noticed and waits.
+//! A deploy with live workflows: code that matches their histories continues, and a mismatch is
+//! detected and blocks.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin workflow_versions
@@ -16,7 +17,7 @@ impl Signal for Paid {
     const NAME: &'static str = "paid";
 }
 
-/// What runs before the deploy.
+/// The code before the deploy.
 mod before {
     use super::*;
 
@@ -35,7 +36,7 @@ mod before {
     }
 }
 
-/// The change as one should not make it: what is packed already would have to be wrapped before that.
+/// The wrong way: a parcel that is already packed would have to be wrapped first.
 mod careless {
     use super::*;
 
@@ -55,7 +56,7 @@ mod careless {
     }
 }
 
-/// The change as it is made: who has come past this line before goes on as before.
+/// The right way: a workflow that has already passed this line continues as before.
 mod after {
     use super::*;
 
@@ -95,7 +96,7 @@ async fn main() -> Result<()> {
     let database = shared_database(folder.path());
     let patience = Duration::from_secs(10);
 
-    // Before the deploy: a lamp is packed and waits to be paid.
+    // Before the deploy: a lamp is packed and waits for its payment.
     let old = engine_on(&database)
         .await?
         .workflow(before::Delivery)
@@ -124,7 +125,7 @@ async fn main() -> Result<()> {
     );
     careless.shutdown().await;
 
-    // A build that fits goes on with it, by itself.
+    // A build that matches continues with the order by itself.
     let new = engine_on(&database)
         .await?
         .workflow(after::Delivery)
@@ -136,7 +137,7 @@ async fn main() -> Result<()> {
     println!("{sent}");
     ensure!(sent == "lamp in a box is on its way");
 
-    // And what is started now is wrapped.
+    // A workflow that starts now is wrapped.
     let vase = Run::<after::Delivery>("vase".into()).queue("deliveries");
     let vase = new.insert(vase).await?;
     let id = vase.id().context("it has no key")?;
@@ -148,7 +149,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// What a blocked one says.
+/// Returns the reason of a blocked workflow.
 async fn blocked(client: &Client, id: InstanceId) -> Result<String> {
     for _ in 0..500 {
         let seen = client.get(id).await?.context("it is stored")?;

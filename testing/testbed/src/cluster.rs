@@ -1,5 +1,5 @@
-//! A private PostgreSQL, to be configured, stopped, killed and started again. Gone with the value. All calls
-//! block.
+//! A private PostgreSQL that a test configures, stops, kills and restarts. It is removed when the
+//! value is dropped. All calls block.
 
 use crate::process::{Process, wait_until};
 use crate::program::{self, Account};
@@ -13,21 +13,21 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A cluster in a folder of its own.
+/// A cluster in its own folder.
 pub struct Cluster {
     folder: Folder,
     programs: PathBuf,
     account: Option<Account>,
     port: u16,
-    /// The process of the server, parent of all its others. It may have ended.
+    /// The server's main process, parent of its others. It may have ended.
     server: Option<Child>,
 }
 
-/// Where a cluster is.
+/// The folder of a cluster.
 enum Folder {
-    /// In a folder that goes with it.
+    /// A folder that is removed with the cluster.
     Own(TempDir),
-    /// In a folder of somebody else's.
+    /// A folder of the caller.
     Given(PathBuf),
 }
 
@@ -40,41 +40,42 @@ impl Folder {
     }
 }
 
-/// How long a server may take until it takes connections, recovery included.
+/// How long a server may take to accept connections, including recovery.
 const START_MAX: Duration = Duration::from_secs(120);
 
 const SMALL: &str = "fsync = off\nmax_connections = 30\nshared_buffers = 16MB";
 
-/// How a server is stopped.
+/// How to stop a server.
 #[derive(Clone, Copy, Debug)]
 pub enum Stop {
-    /// As if the power went.
+    /// Like a power failure.
     Immediately,
-    /// In order.
+    /// A clean shutdown.
     Fast,
 }
 
 impl Cluster {
-    /// A small cluster that trusts everyone and does not wait for the disk; `None`, with a word, where the
-    /// server's programs are not.
+    /// Creates a small cluster that trusts everyone and does not wait for the disk. Returns
+    /// `None`, with a message, if the server's programs are missing.
     pub fn create() -> Option<Cluster> {
         let cluster = Cluster::initialised(None, &["--auth=trust"])?;
         cluster.configure(SMALL);
         Some(cluster)
     }
 
-    /// A cluster that trusts everyone, with the server's own settings: a commit waits for the disk.
+    /// Creates a cluster that trusts everyone, with the server's default settings: a commit waits
+    /// for the disk.
     pub fn durable() -> Option<Cluster> {
         Cluster::initialised(None, &["--auth=trust"])
     }
 
-    /// The same in an empty folder that stays when the cluster goes, such as one of a
-    /// [`SmallDisk`](crate::small_disk::SmallDisk), which must outlive it.
+    /// The same in an empty folder of the caller, such as one of a
+    /// [`SmallDisk`](crate::small_disk::SmallDisk), which must outlive the cluster.
     pub fn durable_in(folder: &Path) -> Option<Cluster> {
         Cluster::initialised(Some(folder), &["--auth=trust"])
     }
 
-    /// A cluster that asks `outlast` for this password.
+    /// Creates a cluster that requires this password for `outlast`.
     pub fn with_password(password: &str) -> Option<Cluster> {
         let account = Account::needed();
         let folder = program::folder(account);
@@ -100,8 +101,8 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// A place for a cluster, to be filled with a copy of another. `None`, with a word, where the program that
-    /// copies is not.
+    /// Returns an empty folder for the copy of another cluster. Returns `None`, with a message, if
+    /// the copy program is missing.
     pub(crate) fn place() -> Option<Cluster> {
         let cluster = Cluster::bare(None)?;
         if !cluster.programs.join("pg_basebackup").is_file() {
@@ -111,7 +112,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Forgets all it holds and becomes a standby of another, which runs. It is not started.
+    /// Deletes its data and becomes a standby of a running cluster. It does not start.
     pub(crate) fn copy(&mut self, primary: &Cluster, name: &str) {
         self.kill();
         self.remove_shared_memory();
@@ -131,8 +132,8 @@ impl Cluster {
         self.make_standby();
     }
 
-    /// Makes the server read its configuration, and waits until new sessions have it. The server's other
-    /// processes were told by then.
+    /// Reloads the configuration, and waits until new sessions use it. The server notifies its
+    /// other processes before.
     pub(crate) fn reload(&self) {
         let loaded = || {
             let rows = self.ask("postgres", "select pg_conf_load_time()");
@@ -144,7 +145,7 @@ impl Cluster {
         wait_until("the configuration is read", || loaded() != before);
     }
 
-    /// A place for a cluster, without one.
+    /// Returns an empty folder for a cluster.
     fn bare(folder: Option<&Path>) -> Option<Cluster> {
         let account = Account::needed();
         let Some(programs) = find_programs() else {
@@ -169,14 +170,14 @@ impl Cluster {
         })
     }
 
-    /// Adds lines to the configuration, which the next start reads.
+    /// Adds lines to the configuration. They apply at the next start.
     pub fn configure(&self, lines: &str) {
         let file = self.path().join("data/postgresql.conf");
         let text = fs::read_to_string(&file).expect("the configuration is read");
         fs::write(&file, text + "\n" + lines).expect("the configuration is written");
     }
 
-    /// Starts the server, on the port it had before if it had one, and waits until it takes connections:
+    /// Starts the server, on its previous port if it had one. Waits until it accepts connections:
     /// after a crash, until it has recovered.
     pub fn start(&mut self) {
         let had = self.port;
@@ -187,14 +188,15 @@ impl Cluster {
             if self.try_start() {
                 return;
             }
-            // Whoever knows its address relies on it.
+            // Clients rely on its address.
             self.port = had;
         }
         panic!("no free port in ten attempts");
     }
 
-    /// Whether it started; not when another has the port. As a child of ours: once its end was asked for,
-    /// nothing of a killed server stands in the way of the next, wherever orphans go on this machine.
+    /// Tries to start it; returns false when the port is taken. It is our child: once we have
+    /// reaped it, nothing of a killed server blocks the next start, wherever this machine
+    /// reparents orphans.
     fn try_start(&mut self) -> bool {
         self.reap();
         let path = self.path().join("server.log");
@@ -205,7 +207,7 @@ impl Cluster {
         let mut start = self.command("postgres");
         start.args(["-D", "data", "-p", &self.port.to_string()]);
         start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // What interrupts the program from a terminal is not for the server.
+        // Ctrl-C in a terminal must not reach the server.
         start.process_group(0);
         self.server = Some(start.spawn().expect("postgres can be started"));
         let begun = Instant::now();
@@ -222,7 +224,7 @@ impl Cluster {
         true
     }
 
-    /// Whether the server says in its lock file that it takes connections.
+    /// Returns whether the lock file says that the server accepts connections.
     fn is_ready(&self) -> bool {
         let lock_file = self.path().join("data/postmaster.pid");
         let text = fs::read_to_string(lock_file).unwrap_or_default();
@@ -231,7 +233,7 @@ impl Cluster {
         named.is_some() && named == self.process() && lines.nth(6) == Some("ready")
     }
 
-    /// Asks for the end of a server that has ended.
+    /// Reaps a server that has ended.
     fn reap(&mut self) {
         if let Some(mut server) = self.server.take() {
             assert!(
@@ -241,8 +243,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until the server takes connections, as it does again by itself when one of its processes was
-    /// killed.
+    /// Waits until the server accepts connections. It restarts by itself when one of its processes
+    /// was killed.
     pub fn wait_ready(&self) {
         let begun = Instant::now();
         while !question::accepts(self.port) {
@@ -255,8 +257,8 @@ impl Cluster {
         }
     }
 
-    /// Kills the server and all its processes with SIGKILL at once. What they leave lies where it lay: the
-    /// next start finds the lock file and the shared memory of a crash, and recovers.
+    /// Kills the server and all its processes with SIGKILL. Their files stay: the next start finds
+    /// the lock file and the shared memory of a crash, and recovers.
     pub fn kill(&mut self) {
         if let Some(server) = self.living() {
             server.kill_with_descendants();
@@ -264,7 +266,7 @@ impl Cluster {
         self.reap();
     }
 
-    /// The processes that serve clients.
+    /// Returns the backends.
     pub fn backends(&self) -> Vec<u32> {
         let children = self.living().map_or_else(Vec::new, |it| it.children());
         children
@@ -274,8 +276,8 @@ impl Cluster {
             .collect()
     }
 
-    /// Kills one of the server's processes with SIGKILL: the server ends all others, and recovers. Whether it
-    /// was still there.
+    /// Kills a backend with SIGKILL: the server ends all others, and recovers. Returns whether the
+    /// backend still ran.
     pub fn kill_backend(&self, id: u32) -> bool {
         let children = self.living().map_or_else(Vec::new, |it| it.children());
         let Some(backend) = children.into_iter().find(|child| child.id() == id) else {
@@ -296,35 +298,35 @@ impl Cluster {
         });
         let server = self.living();
         program::run(&mut stop);
-        // It gives its lock file up a moment before it ends.
+        // The server removes its lock file a moment before it ends.
         if let Some(server) = server {
             server.wait_for_end();
         }
     }
 
-    /// Asks a database of the server something; the rows as text.
+    /// Runs a query on a database of the server; returns the rows as text.
     pub fn ask(&self, database: &str, sql: &str) -> io::Result<Vec<Vec<String>>> {
         question::ask(self.port, database, sql)
     }
 
-    /// What the server has logged.
+    /// Returns the log of the server.
     pub fn log(&self) -> String {
         let log = fs::read(self.path().join("server.log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// Makes a server that was stopped in order a standby that follows nobody.
+    /// Makes a cleanly stopped server a standby that follows no primary.
     pub fn make_standby(&self) {
         self.write("data/standby.signal", "");
     }
 
-    /// JoinSets a standby's following.
+    /// Promotes a standby.
     pub fn promote(&self) {
         let mut promote = self.command("pg_ctl");
         program::run(promote.args(["promote", "--pgdata=data", "--silent"]));
     }
 
-    /// Writes a file that the server may read and nobody else.
+    /// Writes a file that only the server may read.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         use std::os::unix::fs::PermissionsExt;
         let file = self.path().join(name);
@@ -334,12 +336,12 @@ impl Cluster {
         file
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The process of the server itself, parent of all its others; `None` while it is stopped.
+    /// Returns the server's main process; `None` while it is stopped.
     pub fn process(&self) -> Option<u32> {
         self.living().map(|server| server.id())
     }
@@ -348,12 +350,12 @@ impl Cluster {
         Process::find(self.server.as_ref()?.id())
     }
 
-    /// The port it listens on; 0 before its first start.
+    /// Returns its port; 0 before its first start.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The address of its database `postgres`.
+    /// Returns the address of its database `postgres`.
     pub fn url(&self) -> String {
         format!("postgres://outlast@127.0.0.1:{}/postgres", self.port)
     }
@@ -368,7 +370,7 @@ impl Drop for Cluster {
         match self.living() {
             None => self.remove_shared_memory(),
             Some(server) => {
-                // Asked to end, it removes what it has outside its folder.
+                // A clean shutdown removes what the server has outside its folder.
                 server.signal(Signal::QUIT);
                 if !server.ends_within(Duration::from_secs(10)) {
                     server.kill_with_descendants();
@@ -383,7 +385,7 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    /// Removes the memory that a killed server has left, which nobody starts again.
+    /// Removes the shared memory of a killed server that will not start again.
     fn remove_shared_memory(&self) {
         let lock_file = self.path().join("data/postmaster.pid");
         let text = fs::read_to_string(lock_file).unwrap_or_default();
@@ -395,7 +397,7 @@ impl Cluster {
     }
 }
 
-/// Whether the title of a server's process is one of those that serve a client: who, which database, from where.
+/// Returns whether the title of a process is that of a backend: user, database, client address.
 fn serves_a_client(title: &str) -> bool {
     let Some(title) = title.strip_prefix("postgres: ") else {
         return false;
@@ -407,7 +409,7 @@ fn serves_a_client(title: &str) -> bool {
     user != Some("walsender") && from.is_some_and(|from| from == "[local]" || from.ends_with(')'))
 }
 
-/// The folder of the server's programs.
+/// Returns the folder of the server's programs.
 pub(crate) fn find_programs() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("OUTLAST_PG_BIN") {
         return Some(PathBuf::from(folder));
@@ -425,7 +427,7 @@ pub(crate) fn find_programs() -> Option<PathBuf> {
     packaged.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
     folders.extend(packaged.into_iter().map(|(_, folder)| folder));
     let initdb = program::find("initdb", folders)?;
-    // A link to one of them says nothing of the others.
+    // The folder of a symbolic link to one program may lack the others.
     let initdb = initdb.canonicalize().unwrap_or(initdb);
     initdb.parent().map(Path::to_owned)
 }

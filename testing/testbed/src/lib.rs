@@ -1,5 +1,6 @@
-//! Servers that tests and benchmarks start and end: private, on this machine, gone with the value that stands
-//! for them. What is missing on the machine is said, what goes wrong is a panic: nobody ships this.
+//! Private servers for tests and benchmarks, on this machine, removed when their value is dropped.
+//! A missing program is reported; any other failure is a panic, because this crate is never
+//! shipped.
 
 pub mod cluster;
 pub mod patroni;

@@ -1,8 +1,9 @@
-//! PostgreSQL as people run it when it must not be away for long: nodes of Patroni, which agree through etcd on
-//! who is the primary. All calls block.
+//! PostgreSQL with high availability: Patroni nodes that elect a primary through etcd. All calls
+//! block.
 //!
-//! In synchronous mode Patroni makes the primary wait for a standby as soon as there is one, and lets only such a
-//! standby take over. While there is none, the primary does not wait: see [`replicas`](crate::replicas).
+//! In synchronous mode Patroni makes the primary wait for a standby as soon as there is one, and
+//! promotes only such a standby. Without a standby the primary does not wait: see
+//! [`replicas`](crate::replicas).
 
 use crate::cluster;
 use crate::process::Process;
@@ -18,7 +19,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Nodes and what they agree through, gone with the value.
+/// The nodes and their etcd, removed when the value is dropped.
 pub struct Patroni {
     nodes: Vec<Node>,
     etcd: Etcd,
@@ -27,12 +28,12 @@ pub struct Patroni {
     account: Option<Account>,
 }
 
-/// One node: a Patroni and the PostgreSQL it looks after.
+/// One node: a Patroni and its PostgreSQL.
 struct Node {
     name: String,
     folder: TempDir,
     postgres_port: u16,
-    /// Where Patroni answers how it is.
+    /// The port of Patroni's REST API.
     status_port: u16,
     patroni: Option<Child>,
 }
@@ -40,7 +41,7 @@ struct Node {
 struct Etcd {
     process: Child,
     port: u16,
-    /// Gone after the process.
+    /// Removed after the process.
     _folder: TempDir,
 }
 
@@ -50,12 +51,12 @@ struct Programs {
     postgres: PathBuf,
 }
 
-/// How long a node may take for anything. On a machine with other work it is tens of seconds.
+/// How long a node may take for anything. On a busy machine it takes tens of seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Patroni {
-    /// So many nodes, all running, the standbys ready to take over. `None`, with a word, where one of the
-    /// programs is not.
+    /// Starts this many nodes, with standbys that are ready to take over. Returns `None`, with a
+    /// message, if a program is missing.
     pub fn start(nodes: usize, mode: Mode) -> Option<Patroni> {
         let programs = Programs::find()?;
         let account = Account::needed();
@@ -76,14 +77,14 @@ impl Patroni {
         };
         for place in 0..patroni.nodes.len() {
             patroni.run(place);
-            // One begins, the others copy it.
+            // The first node starts alone; the others copy it.
             patroni.wait_for_leader();
         }
         patroni.wait_for_standbys();
         Some(patroni)
     }
 
-    /// The address of all nodes, which leads to the one that takes writes.
+    /// Returns a URL of all nodes, which connects to the one that accepts writes.
     pub fn url(&self) -> String {
         let hosts = self.nodes.iter();
         let hosts: Vec<_> = hosts
@@ -95,20 +96,20 @@ impl Patroni {
         )
     }
 
-    /// The node that is the primary and takes writes, if there is one now.
+    /// Returns the primary that accepts writes, if there is one.
     pub fn leader(&self) -> Option<usize> {
         self.nodes.iter().position(Node::leads)
     }
 
-    /// Kills the primary and its Patroni with SIGKILL, and says which node it was. The others notice when its
-    /// word to etcd has run out.
+    /// Kills the primary and its Patroni with SIGKILL, and returns the node. The others notice
+    /// when its leader key in etcd expires.
     pub fn kill_leader(&mut self) -> usize {
         let leader = self.wait_for_leader();
         self.nodes[leader].kill();
         leader
     }
 
-    /// Waits until a node is the primary and takes writes.
+    /// Waits until a node is the primary and accepts writes.
     pub fn wait_for_leader(&self) -> usize {
         let begun = Instant::now();
         loop {
@@ -119,14 +120,14 @@ impl Patroni {
         }
     }
 
-    /// Runs a node that was killed, which then rejoins the others.
+    /// Restarts a killed node, which rejoins the others.
     pub fn restart(&mut self, place: usize) {
         self.nodes[place].clear();
         self.run(place);
     }
 
-    /// Waits until every node is either the primary or ready to take over: one of them with all that is
-    /// answered in synchronous mode, all of them following in any.
+    /// Waits until every node is the primary or a ready standby. In synchronous mode one standby
+    /// must have every acknowledged commit; in both modes all must be streaming.
     pub fn wait_for_standbys(&self) {
         let begun = Instant::now();
         while !self.has_standbys() {
@@ -156,7 +157,7 @@ impl Patroni {
         std::thread::sleep(Duration::from_millis(20));
     }
 
-    /// The end of what each Patroni has logged.
+    /// Returns the last lines of each Patroni's log.
     fn logs(&self) -> String {
         let end = |node: &Node| {
             let log = fs::read(node.folder.path().join("patroni.log")).unwrap_or_default();
@@ -186,8 +187,8 @@ impl Patroni {
         node.patroni = Some(command.spawn().expect("patroni can be started"));
     }
 
-    /// The times are the shortest with which a busy machine does not depose a primary that lives. A former
-    /// primary that has what the new one has not is copied anew.
+    /// These are the shortest timeouts with which a busy machine does not depose a live primary. A
+    /// former primary with commits that the new one lacks is copied again.
     fn configuration(&self, node: &Node) -> String {
         let folder = node.folder.path().display();
         let Node {
@@ -256,22 +257,22 @@ impl Node {
         self.says("/primary") && asked().is_ok_and(|rows| rows.concat().concat() == "f")
     }
 
-    /// Whether its Patroni answers yes to this question.
+    /// Returns whether Patroni's REST API answers yes at this path.
     fn says(&self, path: &str) -> bool {
         self.patroni.is_some() && status(self.status_port, path).is_some_and(|status| status == 200)
     }
 
-    /// Its server, parent of all its processes, which is no child of Patroni's.
+    /// Returns the main process of its server, which is not a child of Patroni.
     fn server(&self) -> Option<Process> {
         let data = self.folder.path().join("data");
         let text = fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let id: u32 = text.lines().next()?.trim().parse().ok()?;
-        // The number may be another's by now.
+        // Another process may have this number by now.
         let works_there = fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|cwd| cwd == data);
         Process::find(id).filter(|_| works_there)
     }
 
-    /// Patroni first: it would start its server again.
+    /// Patroni first: it would restart its server.
     fn kill(&mut self) {
         let server = self.server();
         self.end_patroni();
@@ -289,11 +290,11 @@ impl Node {
         }
     }
 
-    /// JoinSets all, letting the server remove what it has outside its folder.
+    /// Ends all processes, and lets the server remove what it has outside its folder.
     fn end(&mut self) {
         let server = self.server();
         self.end_patroni();
-        // It may have been started meanwhile.
+        // Patroni may have started a server meanwhile.
         for server in server.into_iter().chain(self.server()) {
             server.signal(Signal::QUIT);
             if !server.ends_within(Duration::from_secs(10)) {
@@ -302,8 +303,8 @@ impl Node {
         }
     }
 
-    /// Removes the lock file of a server whose end nobody has asked for: the next would take it for one that
-    /// runs.
+    /// Removes the lock file of a server that was not reaped: the next start would take it for a
+    /// running server.
     fn clear(&self) {
         let lock_file = self.folder.path().join("data/postmaster.pid");
         let text = fs::read_to_string(&lock_file).unwrap_or_default();
@@ -351,7 +352,7 @@ impl Etcd {
         panic!("etcd did not start in ten attempts");
     }
 
-    /// Whether it came up; it ends by itself when a port is not free.
+    /// Returns whether Patroni came up; it exits when a port is taken.
     fn answers(&mut self) -> bool {
         let begun = Instant::now();
         while status(self.port, "/health") != Some(200) {
@@ -395,7 +396,7 @@ impl Programs {
     }
 }
 
-/// A port that nobody listens on now.
+/// Returns a port without a listener.
 fn free_port() -> u16 {
     loop {
         let port = program::some_port();
@@ -405,7 +406,7 @@ fn free_port() -> u16 {
     }
 }
 
-/// The status of an answer to a plain request.
+/// Returns the HTTP status of a plain request.
 fn status(port: u16, path: &str) -> Option<u16> {
     let patience = Duration::from_secs(3);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -1,4 +1,5 @@
-//! PgBouncer in transaction mode in front of a server: each transaction gets any of a few server connections.
+//! PgBouncer in transaction mode in front of a server: each transaction gets any of a few server
+//! connections.
 
 use crate::program::{self, Account};
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A pooler, gone with the value.
+/// A pooler, stopped when the value is dropped.
 pub struct Pooler {
     process: Child,
     port: u16,
@@ -22,14 +23,15 @@ pub struct Behind {
     pub port: u16,
     /// The database.
     pub database: String,
-    /// Who the pooler is to the server.
+    /// The user name of the pooler at the server.
     pub user: String,
-    /// The server's password for it, if it asks for one.
+    /// The password of that user, if the server requires one.
     pub password: Option<String>,
 }
 
 impl Behind {
-    /// The database `postgres` of a [`Cluster`](crate::cluster::Cluster) that trusts everyone, on this port.
+    /// Returns the database `postgres` of a [`Cluster`](crate::cluster::Cluster) that trusts
+    /// everyone, on this port.
     pub fn cluster(port: u16) -> Behind {
         Behind {
             host: "127.0.0.1".to_owned(),
@@ -42,8 +44,8 @@ impl Behind {
 }
 
 impl Pooler {
-    /// A pooler with so many server connections, given out in turn. `None`, with a word, where there is
-    /// no PgBouncer and nobody has named one.
+    /// Starts a pooler with this many server connections, used in turn. Returns `None`, with a
+    /// message, if PgBouncer is missing.
     pub fn start(behind: &Behind, server_connections: usize) -> Option<Pooler> {
         let program = find_pgbouncer()?;
         for _ in 0..10 {
@@ -68,12 +70,12 @@ impl Pooler {
         panic!("pgbouncer did not start in ten attempts");
     }
 
-    /// The address of the database, through the pooler.
+    /// Returns the address of the database through the pooler.
     pub fn url(&self) -> String {
         format!("postgres://outlast@127.0.0.1:{}/outlast", self.port)
     }
 
-    /// Whether it came up; it ends by itself when the port is not free.
+    /// Returns whether it came up; it exits when the port is taken.
     fn listens(&mut self) -> bool {
         let begun = Instant::now();
         loop {

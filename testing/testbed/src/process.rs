@@ -1,17 +1,17 @@
-//! Processes of this machine as `/proc` tells of them, and how they are made to end.
+//! Processes of this machine, read from `/proc`, and how to end them.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// One process. Its number may be given to another later, so the moment of its start belongs to it.
+/// One process. Its number may be reused, so the start time is part of its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     id: u32,
     started: u64,
 }
 
-/// What `/proc/ID/stat` says.
+/// The fields of `/proc/ID/stat`.
 struct Stat {
     state: char,
     parent: u32,
@@ -19,7 +19,7 @@ struct Stat {
 }
 
 impl Process {
-    /// The process that has this number now; `None` when there is none or only its remains.
+    /// Returns the process with this number; `None` when there is none or only a zombie.
     pub fn find(id: u32) -> Option<Process> {
         let stat = Stat::read(id).filter(Stat::lives)?;
         Some(Process {
@@ -28,17 +28,17 @@ impl Process {
         })
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Whether it still runs. A process that has ended and was not asked for its end does not.
+    /// Returns whether it still runs. A zombie does not.
     pub fn is_alive(&self) -> bool {
         self.stat().is_some_and(|stat| stat.lives())
     }
 
-    /// The processes it has started and not lost, and theirs.
+    /// Returns its children and their descendants.
     pub fn descendants(&self) -> Vec<Process> {
         let mut found = children_of(self.id);
         let mut next = 0;
@@ -49,30 +49,30 @@ impl Process {
         found
     }
 
-    /// The processes it has started and not lost.
+    /// Returns its children.
     pub fn children(&self) -> Vec<Process> {
         children_of(self.id)
     }
 
-    /// What it calls itself: its command line, or the title that it has put in its place.
+    /// Returns its command line, or the title that it has set.
     pub fn title(&self) -> String {
         let line = fs::read(format!("/proc/{}/cmdline", self.id)).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         line.trim().to_owned()
     }
 
-    /// Sends a signal, unless it is gone.
+    /// Sends a signal, unless the process has ended.
     pub fn signal(&self, signal: Signal) {
         if self.is_alive()
             && let Some(id) = Pid::from_raw(self.id.cast_signed())
         {
-            // It may go between the question and the signal.
+            // It may end between the check and the signal.
             let _ = kill_process(id, signal);
         }
     }
 
-    /// JoinSets it and its descendants with SIGKILL, all at once: it is stopped first, so that it neither starts
-    /// another nor sees one end. Blocks until they are gone.
+    /// Kills it and its descendants with SIGKILL. It is stopped first, so that it neither starts
+    /// another process nor sees one end. Blocks until they have ended.
     pub fn kill_with_descendants(&self) {
         self.signal(Signal::STOP);
         wait_until("the process is stopped", || {
@@ -88,12 +88,12 @@ impl Process {
         }
     }
 
-    /// Blocks until it is gone.
+    /// Blocks until it has ended.
     pub fn wait_for_end(&self) {
         wait_until("the process ends", || !self.is_alive());
     }
 
-    /// Blocks until it is gone, for so long at most; whether it is.
+    /// Blocks until it has ended, at most for `limit`. Returns whether it has.
     pub fn ends_within(&self, limit: Duration) -> bool {
         let begun = Instant::now();
         while self.is_alive() {
@@ -113,7 +113,8 @@ impl Process {
 impl Stat {
     fn read(id: u32) -> Option<Stat> {
         let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        // The second field is the name in brackets, which may hold anything, brackets too.
+        // The second field is the name in parentheses, which may contain anything, even
+        // parentheses.
         let (_, rest) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         Some(Stat {
@@ -144,7 +145,7 @@ fn children_of(parent: u32) -> Vec<Process> {
         .collect()
 }
 
-/// Asks until the answer is yes, for at most half a minute. Blocks.
+/// Polls until the answer is true, for at most half a minute. Blocks.
 pub fn wait_until(what: &str, mut ask: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !ask() {

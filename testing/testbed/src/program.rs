@@ -1,5 +1,4 @@
-//! Programs that are started beside the own one, as somebody who is not root: PostgreSQL and PgBouncer
-//! refuse root.
+//! Programs that run as an unprivileged user: PostgreSQL and PgBouncer refuse root.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -9,7 +8,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Who runs a program, when it cannot be whoever runs us.
+/// The user that runs a program, when this process runs as root.
 #[derive(Clone, Copy)]
 pub struct Account {
     uid: u32,
@@ -17,7 +16,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// `None` when we do not run as root.
+    /// Returns `None` unless this process runs as root.
     pub fn needed() -> Option<Account> {
         if !is_root() {
             return None;
@@ -40,13 +39,13 @@ impl Account {
     }
 }
 
-/// Whether this process runs as root.
+/// Returns whether this process runs as root.
 pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/self").is_ok_and(|it| it.uid() == 0)
 }
 
-/// A folder of the account, gone with the value.
+/// Creates a folder of the account, removed when the value is dropped.
 pub fn folder(account: Option<Account>) -> TempDir {
     let folder = tempfile::Builder::new()
         .prefix("outlast-test-")
@@ -56,14 +55,14 @@ pub fn folder(account: Option<Account>) -> TempDir {
     folder
 }
 
-/// Gives a path to the account.
+/// Changes the owner of a path to the account.
 pub fn give(path: &Path, account: Option<Account>) {
     if let Some(Account { uid, gid }) = account {
         chown(path, Some(uid), Some(gid)).expect("a folder can be given away");
     }
 }
 
-/// A command of the account, in `folder`.
+/// Returns a command of the account, in `folder`.
 pub fn command(program: &Path, folder: &Path, account: Option<Account>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env("LC_ALL", "C");
@@ -73,7 +72,7 @@ pub fn command(program: &Path, folder: &Path, account: Option<Account>) -> Comma
     command
 }
 
-/// Runs a command to its end, which must be a good one.
+/// Runs a command, which must succeed.
 pub fn run(command: &mut Command) -> Output {
     let output = command.output().expect("the program can be started");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -81,7 +80,7 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// The first of the folders that holds the program.
+/// Returns the first folder that contains the program.
 pub fn find(program: &str, folders: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     folders
         .into_iter()
@@ -89,22 +88,21 @@ pub fn find(program: &str, folders: impl IntoIterator<Item = PathBuf>) -> Option
         .find(|path| path.is_file())
 }
 
-/// Where programs are looked for.
+/// Returns the folders in which to look for programs.
 pub fn folders_of_path() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).collect()
 }
 
-/// A port below those that Linux gives to outgoing connections; only a server can tell whether it is
-/// free, by listening.
+/// Returns a port below the ephemeral range of Linux. Only listening on it shows whether it is
+/// free.
 pub fn some_port() -> u16 {
     use std::hash::{BuildHasher, RandomState};
     let random = RandomState::new().hash_one(std::process::id());
     20_000 + (random % 12_000) as u16
 }
 
-/// Asks until the answer is yes, for at most half a minute: for what another process does in its own
-/// time.
+/// Polls until the answer is true, for at most half a minute: for the progress of another process.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
     let begun = Instant::now();
     while !ask().await {

@@ -1,9 +1,9 @@
-//! A wire between clients and a PostgreSQL server that breaks where it hurts: around the commits.
+//! A proxy between clients and a PostgreSQL server that injects faults around commits.
 //!
-//! It reads along in both directions, in clear (a client that asks for encryption is told that there is none),
-//! and knows where a transaction that wrote something is committed: by `COMMIT` in a simple query or an executed
-//! statement, or by the end of a round in which something was written outside a transaction. Around each such
-//! commit it may cut, stall or reset the connection, by chance and a seed.
+//! It reads the unencrypted protocol in both directions and refuses encryption. It detects the
+//! commit of a transaction that wrote something: a `COMMIT` in a simple query or an executed
+//! statement, or the end of a round with a write outside a transaction. Around each such commit it
+//! may cut, stall or reset the connection, at random by a seed.
 
 mod framing;
 mod sql;
@@ -24,81 +24,82 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// A proxy in front of a server on this machine. It runs on a thread of its own, whatever its owner is busy with,
-/// and ends with the value, as do all connections through it.
+/// A proxy in front of a server on this machine. It runs on its own thread, so a busy owner does
+/// not delay it. Dropping it closes all its connections.
 pub struct Proxy {
     wire: Arc<Wire>,
     port: u16,
     runtime: Option<Runtime>,
 }
 
-/// What may happen to a connection, as probabilities between 0 and 1. The first four are for each commit, and at
-/// most one of them happens.
+/// The faults of a connection, as probabilities between 0 and 1. The first four apply to each
+/// commit, and at most one of them happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// The connection is cut and the commit does not reach the server.
     pub before_commit: f64,
-    /// The server commits, and the connection is cut before the client hears of it.
+    /// The server commits, and the connection is cut before the client receives the response.
     pub before_answer: f64,
-    /// The client hears of it, and the connection is cut right after.
+    /// The client receives the response, and the connection is cut right after.
     pub after_answer: f64,
-    /// The answer comes late, by `stall_for`.
+    /// The response is late by `stall_for`.
     pub stall: f64,
-    /// How late.
+    /// The delay of a stall.
     pub stall_for: Duration,
-    /// A cut is a reset instead of an orderly end.
+    /// A cut is a reset instead of an orderly close.
     pub reset: f64,
-    /// Anything that is carried, in either direction, comes late by `slow_by`.
+    /// A chunk in either direction is late by `slow_by`.
     pub slow: f64,
-    /// How late.
+    /// The delay of a slow chunk.
     pub slow_by: Duration,
 }
 
-/// What has happened so far.
+/// Counts of events so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections that were carried to the server.
+    /// Connections to the server.
     pub connections: u64,
-    /// Connections that did not find the server.
+    /// Connections that did not reach the server.
     pub unreachable: u64,
-    /// Transactions that wrote and that the server committed.
+    /// Committed transactions that wrote.
     pub commits: u64,
     /// Cuts before a commit reached the server.
     pub before_commit: u64,
-    /// Cuts after the server had committed, before its answer was passed on.
+    /// Cuts after the commit, before the response was forwarded.
     pub before_answer: u64,
-    /// Cuts right after the answer was passed on.
+    /// Cuts right after the response was forwarded.
     pub after_answer: u64,
-    /// Answers to commits that came late.
+    /// Late responses to commits.
     pub stalls: u64,
-    /// How many of the cuts were resets.
+    /// The number of cuts that were resets.
     pub resets: u64,
-    /// Late pieces.
+    /// Late chunks.
     pub slowed: u64,
     /// Connections that were cut by [`Proxy::cut_all`].
     pub cut: u64,
 }
 
 impl Counts {
-    /// All cuts around a commit.
+    /// Returns the number of all cuts around a commit.
     pub fn cuts_at_commit(&self) -> u64 {
         self.before_commit + self.before_answer + self.after_answer
     }
 }
 
-/// What the owner and all connections share.
+/// The state that the owner and all connections share.
 struct Wire {
     server_port: AtomicU16,
     faults: Mutex<Faults>,
     counts: Mutex<Counts>,
-    /// How often everything was cut.
+    /// The number of calls of [`Proxy::cut_all`].
     cuts: watch::Sender<u64>,
     seed: u64,
     accepted: AtomicU64,
 }
 
 impl Proxy {
-    /// A proxy to the server on this port that does nothing yet; what it will do is chosen by the seed.
+    /// Starts a proxy to the server on this port, without faults. The seed decides the random
+    /// choices.
     pub fn to(server_port: u16, seed: u64) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let port = listener.local_addr().expect("it has an address").port();
@@ -127,27 +128,27 @@ impl Proxy {
         }
     }
 
-    /// Where clients connect to.
+    /// Returns the port for clients.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on this may happen; `Faults::default()` is nothing.
+    /// Sets the faults from now on; `Faults::default()` is none.
     pub fn set_faults(&self, faults: Faults) {
         *lock(&self.wire.faults) = faults;
     }
 
-    /// What has happened so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         *lock(&self.wire.counts)
     }
 
-    /// New connections lead to the server on this port; those there are stay where they are.
+    /// Forwards new connections to the server on this port; existing ones stay.
     pub fn lead_to(&self, server_port: u16) {
         self.wire.server_port.store(server_port, Ordering::SeqCst);
     }
 
-    /// Cuts every connection there is; new ones are carried.
+    /// Cuts every connection; new ones are accepted.
     pub fn cut_all(&self) {
         self.wire.cuts.send_modify(|cuts| *cuts += 1);
     }
@@ -179,7 +180,7 @@ async fn accept(wire: Arc<Wire>, listener: TcpListener) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("it is a listener");
     loop {
         let Ok((client, _)) = listener.accept().await else {
-            // Out of files, most likely: they come back as connections end.
+            // Usually no file descriptor is free, until connections end.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
@@ -188,7 +189,7 @@ async fn accept(wire: Arc<Wire>, listener: TcpListener) {
     }
 }
 
-/// Carries one connection until one side or chance ends it.
+/// Forwards one connection until one side or a fault ends it.
 async fn carry(wire: Arc<Wire>, mut client: TcpStream, number: u64) {
     let mut cuts = wire.cuts.subscribe();
     let server_port = wire.server_port.load(Ordering::SeqCst);
@@ -198,7 +199,7 @@ async fn carry(wire: Arc<Wire>, mut client: TcpStream, number: u64) {
     };
     wire.count(|counts| &mut counts.connections);
     for stream in [&client, &server] {
-        // A connection that cannot be hurried is carried too.
+        // A connection without `TCP_NODELAY` works too.
         let _ = stream.set_nodelay(true);
     }
     let talk = Talk::new(&wire, number);
@@ -214,35 +215,36 @@ async fn carry(wire: Arc<Wire>, mut client: TcpStream, number: u64) {
         }
     };
     if ending.is_err_and(|end| end.resets) {
-        // Closed without lingering, the other side is sent a reset.
+        // Closing without lingering sends a reset to the other side.
         let _ = (client.set_zero_linger(), server.set_zero_linger());
     }
 }
 
-/// One connection's conversation.
+/// One connection.
 struct Talk<'w> {
     wire: &'w Wire,
     chance: Mutex<Rng>,
-    /// What was asked and not yet answered, oldest first. As many as the client sends before it waits.
+    /// Rounds without a complete response, oldest first. The client decides how many it sends
+    /// ahead.
     rounds: Mutex<VecDeque<Round>>,
 }
 
-/// From a question of the client's to where the server waits again.
+/// From a message of the client until the server is ready again.
 #[derive(Clone, Copy, Default)]
 struct Round {
     commits: Option<Commits>,
     fault: Option<Late>,
 }
 
-/// What happens around a commit.
+/// A fault around a commit.
 enum Fault {
-    /// It is cut off from the server.
+    /// The connection is cut before the commit reaches the server.
     BeforeCommit(End),
-    /// It reaches the server.
+    /// The commit reaches the server.
     Later(Late),
 }
 
-/// What happens when the server has committed.
+/// A fault after the server has committed.
 #[derive(Clone, Copy)]
 enum Late {
     CutBeforeAnswer(End),
@@ -250,7 +252,7 @@ enum Late {
     Stall(Duration),
 }
 
-/// Why a connection is over: one side has ended it, or it was cut.
+/// Why a connection ended: one side closed it, or it was cut.
 #[derive(Clone, Copy)]
 struct End {
     resets: bool,
@@ -262,12 +264,12 @@ impl From<io::Error> for End {
     }
 }
 
-/// Where the client is answered: by the server, and by the proxy where the server is not asked.
+/// The writer to the client. The server's responses use it, and the proxy's own.
 type Client<'s> = tokio::sync::Mutex<WriteHalf<'s>>;
 
 impl<'w> Talk<'w> {
     fn new(wire: &'w Wire, number: u64) -> Talk<'w> {
-        // Each connection has its own chances, whatever the others are doing meanwhile.
+        // Each connection has its own random numbers, independent of the others.
         let seed = wire.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Talk {
             wire,
@@ -299,7 +301,7 @@ impl<'w> Talk<'w> {
                             answering.lock().await.write_all(b"N").await?;
                             continue;
                         }
-                        // The server says that it waits when the client is let in.
+                        // The server reports that it is ready after the login.
                         Opening::Session => lock(&self.rounds).push_back(Round::default()),
                         Opening::Cancel => {}
                     }
@@ -322,7 +324,7 @@ impl<'w> Talk<'w> {
         }
     }
 
-    /// Chooses what happens when a message commits. The answer is `Some` when it must not reach the server.
+    /// Chooses a fault when a message commits. Returns `Some` when it must not reach the server.
     fn consider(&self, step: Step, round: &mut Round) -> Option<End> {
         if let Some(commits) = step.commits {
             round.commits = Some(commits);
@@ -348,7 +350,7 @@ impl<'w> Talk<'w> {
     ) -> Result<(), End> {
         let (mut framing, mut answered) = (Framing::of_server(), Answered::default());
         let (mut buffer, mut onward) = (vec![0; 64 << 10], Vec::new());
-        // The answer to a commit that something happens to, until it is whole.
+        // The response to a commit with a fault, until it is complete.
         let mut held = Vec::new();
         loop {
             let count = server.read(&mut buffer).await?;
@@ -384,7 +386,7 @@ impl<'w> Talk<'w> {
         }
     }
 
-    /// Lets it happen to the answer of a commit.
+    /// Applies the fault to the response of a commit.
     async fn befall(
         &self,
         fault: Late,
@@ -409,7 +411,8 @@ impl<'w> Talk<'w> {
         }
     }
 
-    /// All that will happen is chosen here: the faults may be others when it does.
+    /// Makes all random choices here: the configured faults may have changed when the fault
+    /// happens.
     fn choose_fault(&self) -> Option<Fault> {
         let faults = self.wire.faults();
         let end = self.choose_end(&faults);
@@ -460,11 +463,11 @@ async fn pass_on(client: &Client<'_>, bytes: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// How a connection begins.
+/// The first message of a connection.
 enum Opening {
-    /// Asks whether the rest can be encrypted.
+    /// Requests encryption.
     Encryption,
-    /// Asks that another connection's statement be cancelled, and no more.
+    /// Requests the cancellation of another connection's statement.
     Cancel,
     Session,
 }

@@ -1,23 +1,24 @@
-//! A question to a server on this machine that trusts everyone, where a driver would be too much: what is asked
-//! comes from places that cannot wait for a task.
+//! A minimal PostgreSQL client for a server on this machine that trusts everyone. It blocks, for
+//! callers that cannot await, such as `Drop`.
 
 use std::io::{self, Error, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long the server may take for each part of its answer.
+/// How long the server may take for each part of its response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The rows of a query, as text; null is the empty text. Blocks. The error holds what the server said.
+/// Runs a query and returns its rows as text; null is the empty text. Blocks. The error contains
+/// the server's message.
 pub fn ask(port: u16, database: &str, sql: &str) -> io::Result<Vec<Vec<String>>> {
     let mut connection = Connection::open(port, database)?;
     let rows = connection.query(sql)?;
-    // Said goodbye, the server does not note a lost connection.
+    // After a terminate message the server does not log a lost connection.
     connection.0.write_all(&message(Some(b'X'), b""))?;
     Ok(rows)
 }
 
-/// Whether the server takes connections. Blocks.
+/// Returns whether the server accepts connections. Blocks.
 pub fn accepts(port: u16) -> bool {
     Connection::open(port, "postgres").is_ok()
 }
@@ -45,7 +46,7 @@ impl Connection {
         self.answers()
     }
 
-    /// Reads until the server waits again.
+    /// Reads until the server is ready again.
     fn answers(&mut self) -> io::Result<Vec<Vec<String>>> {
         let (mut rows, mut refused) = (Vec::new(), None);
         loop {
@@ -73,7 +74,7 @@ impl Connection {
         self.0.read_exact(&mut head)?;
         let [kind, length @ ..] = head;
         let length = (u32::from_be_bytes(length) as usize).saturating_sub(4);
-        // Questions with answers this long are not asked here.
+        // No caller expects a response this long.
         if length > 1 << 24 {
             return Err(io::ErrorKind::InvalidData.into());
         }

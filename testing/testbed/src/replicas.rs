@@ -1,47 +1,50 @@
 //! A primary and a streaming standby that takes over when the primary is killed. All calls block.
 //!
-//! In synchronous mode a commit is answered when the standby has it on its disk too, unless the session says
-//! otherwise (`synchronous_commit`). After a fail-over there is one server, which waits for nobody: it would wait
-//! for ever. What it answers until the standby is rebuilt is on one disk only. So a fail-over loses nothing that
-//! was answered, as long as the next comes after [`Replicas::rebuild`] has returned: that waits until the standby
-//! has all there is and every further commit waits for it. [`Replicas::fail_over`] insists on it.
+//! In synchronous mode a commit is acknowledged when the standby has it on its disk too, unless
+//! the session sets `synchronous_commit`. After a fail-over the single server does not wait for a
+//! standby, because it would wait forever. Its commits are on one disk only until the standby is
+//! rebuilt.
 //!
-//! In asynchronous mode a commit is answered without waiting: what the standby has not received when the primary
-//! is killed is lost.
+//! So a fail-over loses no acknowledged commit if it comes after [`Replicas::rebuild`] has
+//! returned. That waits until the standby has everything and every further commit waits for it.
+//! [`Replicas::fail_over`] asserts this.
+//!
+//! In asynchronous mode a commit does not wait. Commits that the standby has not received when the
+//! primary is killed are lost.
 
 use crate::cluster::Cluster;
 use crate::process::wait_until;
 
-/// Two servers, gone with the value.
+/// Two servers, removed when the value is dropped.
 pub struct Replicas {
     nodes: [Cluster; 2],
-    /// Which of them is the primary.
+    /// The index of the primary.
     primary: usize,
     mode: Mode,
-    /// Whether the other follows, and in synchronous mode is waited for.
+    /// Whether the other one follows, and in synchronous mode confirms commits.
     following: bool,
 }
 
 /// Whether a commit waits for the standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It does.
+    /// A commit waits.
     Synchronous,
-    /// It does not.
+    /// A commit does not wait.
     Asynchronous,
 }
 
-/// What the standby is called by the primary.
+/// The standby's name at the primary.
 const STANDBY: &str = "outlast_standby";
 
-/// The primary keeps enough of its log for a standby that is being copied. Memory that processes share is in the
-/// folder, where it goes with it after a crash too.
+/// The primary keeps enough of its log for a standby that is being copied. Shared memory is in the
+/// folder, so it is removed with it, even after a crash.
 const SETTINGS: &str = "shared_buffers = 32MB\nmax_connections = 100\nwal_keep_size = 1GB\n\
                         wal_retrieve_retry_interval = 100ms\ndynamic_shared_memory_type = mmap";
 
 impl Replicas {
-    /// Both servers, running, the standby up to date. Commits wait for the disk. `None`, with a word, where the
-    /// server's programs are not.
+    /// Starts both servers and waits until the standby is up to date. Commits wait for the disk.
+    /// Returns `None`, with a message, if the server's programs are missing.
     pub fn start(mode: Mode) -> Option<Replicas> {
         let (mut first, second) = (Cluster::durable()?, Cluster::place()?);
         first.configure(SETTINGS);
@@ -56,7 +59,7 @@ impl Replicas {
         Some(replicas)
     }
 
-    /// The address of both, which leads to the one that takes writes.
+    /// Returns a URL of both servers, which connects to the one that accepts writes.
     pub fn url(&self) -> String {
         let [first, second] = &self.nodes;
         format!(
@@ -66,18 +69,18 @@ impl Replicas {
         )
     }
 
-    /// The one that takes writes.
+    /// Returns the server that accepts writes.
     pub fn primary(&self) -> &Cluster {
         &self.nodes[self.primary]
     }
 
-    /// The other one: a standby, or what is left of the last primary.
+    /// Returns the other one: a standby, or the remains of the last primary.
     pub fn other(&self) -> &Cluster {
         &self.nodes[1 - self.primary]
     }
 
-    /// Kills the primary with SIGKILL and all its processes, promotes the standby, and waits until that takes
-    /// writes.
+    /// Kills the primary and all its processes with SIGKILL, promotes the standby, and waits until
+    /// it accepts writes.
     pub fn fail_over(&mut self) {
         assert!(self.following, "there is no standby to take over: rebuild");
         self.following = false;
@@ -90,9 +93,9 @@ impl Replicas {
         });
     }
 
-    /// Makes the killed one a standby of the new primary, from a fresh copy: whatever it had that the other did
-    /// not receive is gone. When this returns the standby has all that is committed, and in synchronous mode
-    /// every further commit waits for it.
+    /// Makes the killed server a standby of the new primary, from a fresh copy. Commits that the
+    /// other did not receive are gone. When this returns, the standby has every commit, and in
+    /// synchronous mode every further commit waits for it.
     pub fn rebuild(&mut self) {
         if self.following {
             return;
@@ -103,7 +106,7 @@ impl Replicas {
             _ => (second, first),
         };
         other.copy(primary, STANDBY);
-        // Copied with the rest; on the day it is promoted it must not wait.
+        // The setting was copied with the rest; after a promotion the server must not wait.
         other.configure("synchronous_standby_names = ''");
         other.start();
         wait_until("the standby follows", || {
@@ -120,8 +123,8 @@ impl Replicas {
         self.following = true;
     }
 
-    /// From here on commits wait. One process tells all sessions that they do: after a checkpoint, which the same
-    /// process makes, it has.
+    /// Commits wait from here on. The checkpointer publishes that to all sessions. It has done so
+    /// once a checkpoint is complete, because the same process makes it.
     fn wait_for_standby_from_now_on(&self) {
         let names = format!("synchronous_standby_names = '{STANDBY}'");
         self.primary().configure(&names);
@@ -130,7 +133,7 @@ impl Replicas {
         checkpoint.expect("a checkpoint is made");
     }
 
-    /// Waits until the standby has on its disk what the primary has now.
+    /// Waits until the standby has on its disk everything that the primary has now.
     fn wait_until_level(&self) {
         let place = self.ask("select pg_current_wal_flush_lsn()");
         let place = place.expect("the primary answers");
@@ -147,7 +150,7 @@ impl Replicas {
         });
     }
 
-    /// The one value of a question to the primary, if it answers.
+    /// Returns the single value of a query to the primary, if it responds.
     fn ask(&self, sql: &str) -> Option<String> {
         let rows = self.primary().ask("postgres", sql).ok()?;
         rows.into_iter().next()?.into_iter().next()

@@ -1,17 +1,17 @@
-//! The one server that `scripts/test.sh` starts for all tests: each has a schema of its own there.
+//! The server that `scripts/test.sh` starts for all tests. Each test has its own schema there.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_postgres::{Client, NoTls};
 
-/// Where the server is.
+/// Returns the address of the server.
 pub fn url() -> String {
     std::env::var("OUTLAST_TEST_POSTGRES_URL").expect(
         "OUTLAST_TEST_POSTGRES_URL is not set: run ./scripts/test.sh, which starts a private PostgreSQL, or name a server",
     )
 }
 
-/// A name that no other test, thread or process uses.
+/// Returns a name that no other test, thread or process uses.
 pub fn unique_schema() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let micros = SystemTime::now()
@@ -22,7 +22,7 @@ pub fn unique_schema() -> String {
     format!("t{}_{micros}_{next}", std::process::id())
 }
 
-/// A bare connection, for what stores do not do.
+/// Opens a plain connection, for what stores cannot do.
 pub async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls)
         .await
@@ -31,7 +31,7 @@ pub async fn connect(url: &str) -> Client {
     client
 }
 
-/// Drops a schema with everything in it, if it is there.
+/// Drops a schema with everything in it, if it exists.
 pub async fn drop_schema(schema: &str) {
     let sql =
         format!("set client_min_messages = warning; drop schema if exists \"{schema}\" cascade");

@@ -1,4 +1,4 @@
-//! A file system of its own with little room, to be filled up under a server and made free again.
+//! A small file system that a test fills up under a server and frees again.
 
 use crate::program::{self, Account, is_root};
 use std::fs::{self, OpenOptions};
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A file system in memory, unmounted with the value. Whatever works in it must go before.
+/// A file system in memory, unmounted when the value is dropped. Its users must be dropped before.
 pub struct SmallDisk {
     folder: TempDir,
 }
 
 impl SmallDisk {
-    /// So many MiB, in a folder of the account that servers run as. `None`, with a word, where nothing can be
-    /// mounted.
+    /// Mounts this many MiB, in a folder of the account of the servers. Returns `None`, with a
+    /// message, if mounting is not possible.
     pub fn mount(mebibytes: u32) -> Option<SmallDisk> {
         let account = Account::needed();
         let folder = program::folder(account);
@@ -34,18 +34,18 @@ impl SmallDisk {
         }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// How many bytes may still be written.
+    /// Returns the number of free bytes.
     pub fn available(&self) -> u64 {
         let room = rustix::fs::statvfs(self.path()).expect("the file system is there");
         room.f_bavail * room.f_frsize
     }
 
-    /// Takes all the room but so many bytes, in whole pages. Blocks.
+    /// Fills the disk except for this many bytes, in whole pages. Blocks.
     pub fn fill(&self, leave_bytes: u64) {
         const STEP: u64 = 64 << 10;
         let mut ballast = OpenOptions::new();
@@ -61,14 +61,14 @@ impl SmallDisk {
             }
             match ballast.write_all(&vec![1; too_much as usize]) {
                 Ok(()) => {}
-                // Whoever else writes was faster.
+                // Another writer was faster.
                 Err(error) if error.kind() == ErrorKind::StorageFull => return,
                 Err(error) => panic!("the disk cannot be filled: {error}"),
             }
         }
     }
 
-    /// Gives the room back that was taken.
+    /// Frees the filled space.
     pub fn free(&self) {
         if let Err(error) = fs::remove_file(self.ballast()) {
             assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
@@ -82,7 +82,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: somebody may still hold files of it.
+        // Lazily: another process may still have its files open.
         let mut unmount = Command::new("umount");
         let _ = unmount.arg("--lazy").arg(self.path()).output();
     }

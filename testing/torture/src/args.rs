@@ -6,27 +6,27 @@ use serde::Serialize;
 
 /// Kills, cuts, freezes and fills Outlast, and checks that nothing is lost.
 ///
-/// Exits with 1 when something that must always be true was not, and with 2 when the run itself failed.
+/// Exits with 1 when an invariant was violated, and with 2 when the run itself failed.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "outlast-torture")]
 pub(crate) struct Args {
-    /// What is done to it.
+    /// The faults to inject.
     #[arg(value_enum)]
     pub(crate) scenario: Scenario,
 
-    /// What the random choices follow from; another one each time unless it is given.
+    /// The seed of the random choices. Default: a random one.
     #[arg(long, default_value_t = fastrand::u64(..1_000_000))]
     pub(crate) seed: u64,
 
-    /// How long faults are injected. Coming to rest and checking take longer.
+    /// How long faults are injected. The drain and the checks take additional time.
     #[arg(long, default_value_t = 1.0, value_parser = minutes)]
     pub(crate) minutes: f64,
 
-    /// What it runs on, where a scenario leaves the choice.
+    /// The store, where a scenario leaves the choice.
     #[arg(long, value_enum, default_value_t = StoreKind::Postgres)]
     pub(crate) store: StoreKind,
 
-    /// Roots that the load starts each second; trees and lines bring more instances.
+    /// Roots that the load starts per second; trees and lines add more instances.
     #[arg(long, default_value_t = 40.0, value_parser = rate)]
     pub(crate) rate: f64,
 
@@ -34,33 +34,33 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Keeps the folder with the ledger and the workers' logs, and says where it is. It is kept after a violation
-    /// in any case.
+    /// Keeps the folder with the ledger and the workers' logs, and prints its path. It is always
+    /// kept after a violation.
     #[arg(long)]
     pub(crate) keep: bool,
 }
 
-/// What is done to it.
+/// The faults to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scenario {
     /// Three workers, each killed every 0.3 to 2 seconds and started again.
     Kill,
-    /// The same with families of every kind, and their ends of every kind.
+    /// The same with mostly families, which end in every way.
     Families,
-    /// The same with workflows, their children, activities, signals and timers.
+    /// The same with mostly workflows, their children, activities, signals and timers.
     Flows,
-    /// Three workers, stopped past their lease and let go.
+    /// Three workers, stopped past their lease and resumed.
     Freeze,
-    /// The server's backends and the whole server, killed again and again.
+    /// The server's backends and the whole server, killed repeatedly.
     Postgres,
-    /// Connections cut around the answer to COMMIT, stalled, reset, slowed down.
+    /// Connections cut around the response to COMMIT, stalled, reset, slowed down.
     Cut,
-    /// The primary killed and its standby promoted, again and again.
+    /// The primary killed and its standby promoted, repeatedly.
     Failover,
-    /// The same with a standby that does not confirm: what it loses is counted.
+    /// The same with an asynchronous standby: lost writes are counted.
     FailoverAsync,
-    /// The same as people run it: Patroni and etcd.
+    /// The same with Patroni and etcd, as in production.
     Patroni,
     /// Everything through PgBouncer in transaction mode, while workers are killed.
     Pooler,
@@ -70,7 +70,7 @@ pub(crate) enum Scenario {
     Disk,
     /// Workers an hour ahead of the database and an hour behind.
     Clock,
-    /// Steps that abort, eat all memory, block, or return what cannot be stored.
+    /// Steps that abort, exhaust the memory, block, or return values that cannot be stored.
     Poison,
     /// A steady rate without faults, twice beside a snapshot that is held open for a minute.
     Soak,

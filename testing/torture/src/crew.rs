@@ -1,4 +1,4 @@
-//! The worker processes, as their supervisor sees them: started, killed, stopped, let go.
+//! The worker processes as the supervisor handles them: started, killed, frozen, resumed.
 
 use crate::ledger::{Entry, Ledger, WorkerEvent, now_us};
 use crate::site::Site;
@@ -12,42 +12,42 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// The variable that makes this program a worker.
+/// The environment variable that makes this program a worker.
 pub(crate) const ORDERS: &str = "OUTLAST_TORTURE_WORKER";
-/// How long a worker has to come to life, and to stop when it is asked to.
+/// How long a worker may take to start, and to stop when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a worker process is told.
+/// The configuration of a worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) name: String,
     pub(crate) site: Site,
-    /// Where its ledger goes, and what it logs.
+    /// The folder of its ledger and its log.
     pub(crate) folder: PathBuf,
     pub(crate) slots: usize,
     pub(crate) lease_ms: u64,
     pub(crate) work_max_ms: u64,
     pub(crate) crashes_max: u32,
-    /// How long ended instances are kept.
+    /// How long finished instances are kept.
     pub(crate) retention_ms: Option<u64>,
-    /// Whether it runs the machine that poisons it, and with how much memory.
+    /// Whether it runs the poisonous machine, and with which memory limit.
     pub(crate) poison: Option<Poison>,
-    /// By how many seconds its clock is wrong.
+    /// The error of its clock, in seconds.
     pub(crate) clock_off_s: i64,
-    /// The rate of the load that it drives itself, if it does.
+    /// The rate of the load that the worker drives, if it does.
     pub(crate) drives: Option<f64>,
-    /// What its random choices follow from.
+    /// The seed of its random choices.
     pub(crate) seed: u64,
 }
 
-/// Limits of a worker that is to be poisoned.
+/// Limits of a worker that runs the poisonous machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Poison {
     /// Bytes of address space.
     pub(crate) memory_max: u64,
 }
 
-/// Starts workers alike.
+/// Starts workers with the same configuration.
 #[derive(Clone)]
 pub(crate) struct Crew {
     pub(crate) orders: Orders,
@@ -55,14 +55,14 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Starts a worker; it is at work when this answers.
+    /// Starts a worker and waits until it is ready.
     pub(crate) async fn start(&self, name: String) -> Result<Worker> {
         let mut worker = self.spawn(name).await?;
         worker.ready().await?;
         Ok(worker)
     }
 
-    /// Starts a worker without waiting until it is at work.
+    /// Starts a worker without waiting until it is ready.
     pub(crate) async fn spawn(&self, name: String) -> Result<Worker> {
         let orders = Orders {
             name: name.clone(),
@@ -93,12 +93,12 @@ impl Crew {
     }
 }
 
-/// How a worker ended without being told to.
+/// How a worker failed by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GaveOut {
-    /// Its process is gone.
+    /// Its process ended.
     Died,
-    /// It is there, and gets nothing done.
+    /// Its process runs, but makes no progress.
     Silent,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Waits until it is at work.
+    /// Waits until it is ready.
     pub(crate) async fn ready(&mut self) -> Result<()> {
         let mut line = String::new();
         let read = tokio::time::timeout(PATIENCE, self.said.read_line(&mut line)).await;
@@ -132,20 +132,20 @@ impl Worker {
         Ok(())
     }
 
-    /// Stops it in the middle of whatever it does.
+    /// Stops it with SIGSTOP, in the middle of its work.
     pub(crate) async fn freeze(&self) -> Result<()> {
         self.send(Signal::STOP)?;
         self.note(WorkerEvent::Froze).await;
         Ok(())
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub(crate) async fn thaw(&self) -> Result<()> {
         self.note(WorkerEvent::Thawed).await;
         self.send(Signal::CONT)
     }
 
-    /// Asks it to stop, and waits until it has: with nothing left behind.
+    /// Asks it to stop, and waits for a clean exit.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.send(Signal::TERM)?;
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
@@ -159,7 +159,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until it ends by itself, or says nothing for this long.
+    /// Waits until it ends by itself, or is silent for this long.
     pub(crate) async fn gave_out(&mut self, silence_max: Duration) -> Result<GaveOut> {
         loop {
             let mut line = String::new();

@@ -1,7 +1,8 @@
-//! What really happened, outside the database: every effect of a step, every answer the load got, every fault.
+//! The ledger: what really happened, outside the database. It has every effect of a step, every
+//! response to the load, and every fault.
 //!
-//! Each process appends to a file of its own and waits for the disk before it goes on, so what is in the ledger
-//! happened, whatever becomes of the process or the database.
+//! Each process appends to its own file and waits for the disk before it continues. So an entry in
+//! the ledger is true, whatever happens to the process or the database.
 
 use anyhow::{Context as _, Result};
 use outlast_core::Joined;
@@ -11,22 +12,22 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tokio::sync::{mpsc, oneshot};
 
-/// Entries that go to the disk together.
+/// Entries per sync.
 const BATCH_MAX: usize = 1_000;
 
-/// One thing that happened. Times are in microseconds since 1970 by the machine's true clock.
+/// One event. Times are in microseconds since 1970 by the machine's true clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub(crate) enum Entry {
-    /// A step was run: its effect.
+    /// A step ran: its effect.
     Ran(Ran),
-    /// A step of a workflow was run: its effect.
+    /// A step of a workflow ran: its effect.
     Did(Did),
-    /// An insert is about to be asked for; whether it is done is not known unless `Inserted` follows.
+    /// An insert is about to be requested. Without a later `Inserted` its result is unknown.
     Asked { token: u64, at: i64 },
     /// An insert was acknowledged.
     Inserted(Inserted),
-    /// An insert was answered as a duplicate of a key.
+    /// An insert was reported as a duplicate of a key.
     Duplicate { token: u64, at: i64 },
     /// A signal was acknowledged as delivered.
     Delivered {
@@ -35,23 +36,23 @@ pub(crate) enum Entry {
         dedup: String,
         at: i64,
     },
-    /// An operator's verb was acknowledged.
+    /// A verb of an operator was acknowledged.
     Operated {
         verb: String,
         instance: i64,
         at: i64,
     },
-    /// A worker process was killed or stopped or let go.
+    /// A worker process was killed, frozen or resumed.
     Worker {
         name: String,
         event: WorkerEvent,
         at: i64,
     },
-    /// What a worker has counted so far: outcomes that were dropped, since their claim was lost.
+    /// The number of outcomes that a worker has dropped so far, because their claim was lost.
     LostOutcomes { worker: String, count: u64 },
-    /// The same: joins and holds that its reconciler had to mend.
+    /// The number of joins and holds that its reconciler has repaired so far.
     Mended { worker: String, count: u64 },
-    /// A server was killed, cut, promoted: anything that is not a worker.
+    /// A fault of another process: a server was killed, cut or promoted.
     Fault { kind: String, at: i64 },
 }
 
@@ -60,64 +61,64 @@ pub(crate) enum Entry {
 pub(crate) struct Ran {
     pub(crate) id: i64,
     pub(crate) step: String,
-    /// The visit of the step: the revision that brought the instance to it.
+    /// The visit of the step: the revision with which the instance arrived at it.
     pub(crate) visit: i64,
     pub(crate) attempt: u32,
     pub(crate) worker: String,
     pub(crate) at: i64,
-    /// The awaited signals it was handed.
+    /// The awaited signals that it received.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) signals: Vec<i64>,
-    /// The children of the round it saw.
+    /// The children of the round that it saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) children: Option<Vec<i64>>,
-    /// Why the join of that round woke it, and whose bad end was the first.
+    /// Why the join of that round woke it, and the first failed child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) joined: Option<Joined>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_failure: Option<i64>,
-    /// Whether it was not the step that ran, but what its machine has for a cancel.
+    /// Whether `on_cancel` ran instead of the step.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) cancelling: bool,
-    /// A number that no other run of a step has, where it comes to that.
+    /// A number that is unique to this run of the step, where the check needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nonce: Option<u64>,
 }
 
-/// The effect of a step of a workflow.
+/// The effect of a workflow step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Did {
     pub(crate) id: i64,
-    /// Which run of the workflow.
+    /// The run of the workflow.
     pub(crate) run: i32,
-    /// Unlike that of any other step of the run.
+    /// Unique within the run.
     pub(crate) step: String,
-    /// What it comes to: a number that no other run of a step has.
+    /// Its result: a number that is unique to this run of the step.
     pub(crate) nonce: u64,
-    /// What the workflow has been told before.
+    /// The numbers that the workflow has received before.
     pub(crate) follows: Vec<u64>,
     pub(crate) worker: String,
     pub(crate) at: i64,
 }
 
-/// An acknowledged insert, and what is known of how it must end.
+/// An acknowledged insert, and its expected end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Inserted {
     pub(crate) token: u64,
     pub(crate) id: i64,
     pub(crate) at: i64,
-    /// The result it must have; nothing is expected when there are several right ones.
+    /// The expected result; `None` when several are correct.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<String>,
-    /// What its error must say, one of these; it must not fail when there is nothing here.
+    /// The expected errors, one of which must occur; empty when the instance must not fail.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) fails_with: Vec<String>,
-    /// When the insert was sent: an instance of the same partition key that was acknowledged before then must
-    /// start first.
+    /// When the insert was sent. An instance of the same partition key that was acknowledged
+    /// before must start first.
     pub(crate) asked_at: i64,
 }
 
-/// What was done to a worker process.
+/// An event of a worker process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WorkerEvent {
@@ -125,26 +126,27 @@ pub(crate) enum WorkerEvent {
     Killed,
     Froze,
     Thawed,
-    /// It ended by itself: a step took it down.
+    /// It ended by itself: a step crashed it.
     Died,
     /// It was asked to stop, and did.
     Stopped,
 }
 
-/// The machine's true time, also in a process whose clock is set wrong: asked of the kernel, not of the C library.
+/// Returns the machine's true time, even in a process with a wrong clock. It asks the kernel, not
+/// the C library.
 pub(crate) fn now_us() -> i64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
 }
 
-/// A process's own file of the ledger. Clones write to the same one.
+/// A process's own file of the ledger. Clones write to the same file.
 #[derive(Clone)]
 pub(crate) struct Ledger {
     lines: mpsc::Sender<(Vec<u8>, oneshot::Sender<()>)>,
 }
 
 impl Ledger {
-    /// Opens the file for this process; `name` is unlike any other's.
+    /// Opens the file of this process; `name` is unique.
     pub(crate) fn open(folder: &Path, name: &str) -> Result<Ledger> {
         let path = folder.join(format!("{name}.ledger"));
         let file = OpenOptions::new().create(true).append(true).open(&path);
@@ -155,7 +157,7 @@ impl Ledger {
         Ok(Ledger { lines })
     }
 
-    /// Writes an entry; when this returns, it is on the disk.
+    /// Writes an entry. When this returns, the entry is on the disk.
     pub(crate) async fn write(&self, entry: &Entry) {
         let mut line = serde_json::to_vec(entry).expect("an entry is plain data");
         line.push(b'\n');
@@ -169,7 +171,7 @@ impl Ledger {
     }
 }
 
-/// A ledger that cannot be written is worth nothing, so its process ends.
+/// A ledger that cannot be written is useless, so the process ends.
 fn write_lines(mut file: File, mut waiting: mpsc::Receiver<(Vec<u8>, oneshot::Sender<()>)>) {
     let mut batch = Vec::new();
     while waiting.blocking_recv_many(&mut batch, BATCH_MAX) > 0 {
@@ -184,13 +186,14 @@ fn write_lines(mut file: File, mut waiting: mpsc::Receiver<(Vec<u8>, oneshot::Se
     }
 }
 
-/// Every entry of every process, each process's in its order.
+/// Reads every entry of every process; the entries of one process are in order.
 pub(crate) fn read_all(folder: &Path) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for path in ledgers(folder)? {
         let text = fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?;
         for line in text.split_inclusive(|byte| *byte == b'\n') {
-            // The last line of a killed process may be torn: it was not acknowledged, so it did not happen.
+            // The last line of a killed process may be torn. It was not acknowledged, so it is
+            // ignored.
             if line.ends_with(b"\n") {
                 let entry = serde_json::from_slice(line);
                 entries.push(entry.with_context(|| format!("a bad line in {}", path.display()))?);

@@ -1,9 +1,11 @@
 //! Kills, cuts, freezes and fills Outlast, and checks that nothing is lost.
 //!
-//! `cargo run --release -p outlast-torture -- SCENARIO --seed S --minutes M`; `--help` says the rest. A supervisor
-//! starts real worker processes on a real database, drives load, injects faults, and at the end checks what must
-//! always be true, from two records: what the database committed (triggers write an audit in the transactions
-//! themselves) and what really happened (every process keeps a ledger on the disk).
+//! `cargo run --release -p outlast-torture -- SCENARIO --seed S --minutes M`; see `--help`.
+//!
+//! A supervisor starts real worker processes on a real database, drives load and injects faults.
+//! At the end it checks the invariants against two records. The audit has what the database
+//! committed; triggers write it in the transactions themselves. The ledger has what really
+//! happened; every process writes it to the disk.
 
 mod args;
 mod audit;
@@ -41,13 +43,13 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing was wrong.
+/// Returns whether no invariant was violated.
 async fn supervise(args: &Args) -> Result<bool> {
     eprintln!("seed {}", args.seed);
     let mut asked_to_stop = signal(SignalKind::terminate())?;
     tokio::select! {
         good = scenario::run(args) => good,
-        // In order: servers and workers that we started end with us.
+        // Returns in order, so that the servers and workers that we started end with us.
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         _ = asked_to_stop.recv() => bail!("asked to stop"),
     }

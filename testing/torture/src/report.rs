@@ -1,4 +1,4 @@
-//! What a run did and what it found, for people and as JSON.
+//! The report of a run, for people and as JSON.
 
 use crate::args::{Args, Scenario};
 use crate::audit::{self, Subject};
@@ -12,10 +12,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Violations that are printed one by one.
+/// The number of violations that are printed.
 const PRINTED_MAX: usize = 20;
 
-/// What a run did and what it found.
+/// The faults, the counts and the violations of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) scenario: Scenario,
@@ -23,21 +23,21 @@ pub(crate) struct Report {
     pub(crate) seed: u64,
     pub(crate) minutes: f64,
     pub(crate) seconds: f64,
-    /// What was done to servers and connections, by kind.
+    /// Faults of servers and connections, by kind.
     pub(crate) faults: BTreeMap<String, u64>,
-    /// Calls of the load that were answered with an error.
+    /// Calls of the load that returned an error.
     pub(crate) load_errors: u64,
     pub(crate) figures: Figures,
-    /// What only this scenario measures.
+    /// Measurements of this scenario only.
     pub(crate) extra: Vec<(String, String)>,
     pub(crate) violations: Vec<Violation>,
     pub(crate) stories: Vec<Story>,
-    /// Where the ledger and the logs are, when they were kept.
+    /// The folder of the ledger and the logs, if it was kept.
     pub(crate) folder: Option<PathBuf>,
 }
 
 impl Report {
-    /// Adds what only this scenario measures.
+    /// Adds a measurement of this scenario.
     pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Report {
         self.extra.push((name.to_owned(), value.to_string()));
         self
@@ -144,7 +144,7 @@ impl Report {
     }
 }
 
-/// Everything that is known of one instance, in order.
+/// All records of one instance, in order.
 #[derive(Debug, Serialize)]
 pub(crate) struct Story {
     instance: i64,
@@ -178,7 +178,7 @@ impl Story {
     }
 }
 
-/// When the entry happened, if it is about the instance.
+/// Returns when the entry happened, if it is about the instance.
 fn about(entry: &Entry, id: i64) -> Option<i64> {
     let (instance, at) = match entry {
         Entry::Ran(ran) => (ran.id, ran.at),
@@ -197,7 +197,7 @@ fn about(entry: &Entry, id: i64) -> Option<i64> {
     (instance == id).then_some(at)
 }
 
-/// What a soak measured.
+/// The measurements of a soak.
 #[derive(Debug, Serialize)]
 pub(crate) struct SoakReport {
     store: StoreKind,

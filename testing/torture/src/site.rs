@@ -1,4 +1,4 @@
-//! Where the instances are: a PostgreSQL, reached by any way that leads to it, or an SQLite file.
+//! The database of the instances: a PostgreSQL, directly or through a proxy, or an SQLite file.
 
 use anyhow::{Context as _, Result};
 use outlast::{Client, Engine, EngineBuilder, InstanceId, Postgres, Sqlite};
@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio_postgres::NoTls;
 
-/// A database, as a worker process is told of it.
+/// A database, as it is passed to a worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Site {
     Postgres {
         url: String,
-        /// Where notifications are heard, when `url` leads through a pooler.
+        /// The URL for notifications, when `url` leads through a pooler.
         listen_url: Option<String>,
     },
     Sqlite {
@@ -22,7 +22,7 @@ pub(crate) enum Site {
     },
 }
 
-/// What there is to run on.
+/// The stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StoreKind {
@@ -38,7 +38,7 @@ impl Site {
         }
     }
 
-    /// A client of its own, with the schema made if it is not there.
+    /// Returns a new client, and creates the schema if necessary.
     pub(crate) async fn client(&self) -> Result<Client> {
         Ok(match self {
             Site::Postgres { url, listen_url } => {
@@ -48,7 +48,7 @@ impl Site {
         })
     }
 
-    /// An engine to be put together.
+    /// Returns the builder of an engine.
     pub(crate) async fn engine(&self) -> Result<EngineBuilder> {
         Ok(match self {
             Site::Postgres { url, listen_url } => {
@@ -58,7 +58,7 @@ impl Site {
         })
     }
 
-    /// Walks through all instances as reconcilers do, and tells what had to be mended.
+    /// Walks through all instances as a reconciler does, and returns those that it repaired.
     pub(crate) async fn mended(&self) -> Result<Vec<InstanceId>> {
         match self {
             Site::Postgres { url, listen_url } => {
@@ -76,7 +76,7 @@ impl Site {
         }
     }
 
-    /// What the database says about itself when everything rests.
+    /// Returns the rows that are left when the system is idle.
     pub(crate) async fn remains(&self) -> Result<Remains> {
         match self {
             Site::Postgres { url, .. } => {
@@ -120,7 +120,8 @@ impl Site {
         }
     }
 
-    /// Whether every instance has ended, nobody is to be told of an end, and no more than these workers are registered.
+    /// Returns whether every instance has finished, no cascade is pending, and at most this many
+    /// workers are registered.
     pub(crate) async fn rests(&self, workers: usize) -> Result<bool> {
         let workers = i64::try_from(workers)?;
         Ok(match self {
@@ -140,7 +141,7 @@ impl Site {
         })
     }
 
-    /// How many instances have not ended.
+    /// Counts the live instances.
     pub(crate) async fn live(&self) -> Result<i64> {
         Ok(match self {
             Site::Postgres { url, .. } => {
@@ -155,21 +156,21 @@ impl Site {
     }
 }
 
-/// What is left in the database.
+/// The rows that are left in the database.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Remains {
     pub(crate) executing: i64,
     pub(crate) workers: i64,
-    /// Unconsumed signals to nobody who could read them.
+    /// Unconsumed signals without a live target.
     pub(crate) orphans: i64,
-    /// Parents whose children are still to be told of their end.
+    /// Parents whose cascade is pending.
     pub(crate) cascades: i64,
     /// Other sessions on the database.
     pub(crate) connections: i64,
 }
 
 async fn connect(url: &str, listen_url: Option<&str>) -> Result<Postgres> {
-    // Impatient, so that a fault costs the run seconds and not half a minute.
+    // Short timeouts, so that a fault costs the run seconds and not half a minute.
     let mut options = Postgres::options(url)?.connection_wait(Duration::from_secs(5));
     if let Some(url) = listen_url {
         options = options.listen_url(url)?;
@@ -177,7 +178,7 @@ async fn connect(url: &str, listen_url: Option<&str>) -> Result<Postgres> {
     Ok(options.connect().await?)
 }
 
-/// A plain session, without the store.
+/// Opens a plain session, without the store.
 pub(crate) async fn plain(url: &str) -> Result<tokio_postgres::Client> {
     let connecting = tokio_postgres::connect(url, NoTls);
     let connected = tokio::time::timeout(Duration::from_secs(10), connecting).await;
@@ -186,7 +187,7 @@ pub(crate) async fn plain(url: &str) -> Result<tokio_postgres::Client> {
     Ok(client)
 }
 
-/// A plain connection, without the store.
+/// Opens a plain connection, without the store.
 pub(crate) fn open(file: &std::path::Path) -> Result<rusqlite::Connection> {
     let connection = rusqlite::Connection::open(file)?;
     connection.busy_timeout(Duration::from_secs(30))?;

@@ -1,5 +1,5 @@
-//! A run, from an empty database to the verdict: load begins, faults happen, both end, everything comes to rest,
-//! the workers stop, and what is left is checked.
+//! A run, from an empty database to the verdict: load and faults start and end, the system drains,
+//! the workers stop, and the remaining rows are checked.
 
 use crate::args::Args;
 use crate::audit;
@@ -18,32 +18,33 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long everything may take to come to rest after the faults have ended. What is not at rest then is stuck.
+/// How long the system may take to drain after the faults. An instance that is still live then is
+/// stuck.
 const REST_MAX: Duration = Duration::from_secs(120);
 /// How long the sessions of ended processes may last.
 const SESSIONS_END_MAX: Duration = Duration::from_secs(10);
-/// Violations whose whole story is told.
+/// The number of violations that are printed with all records of their instance.
 const STORIES_MAX: usize = 5;
 
-/// What a scenario sets up before it plays.
+/// The setup of a scenario.
 pub(crate) struct Stage {
     args: Args,
     folder: TempDir,
-    /// The database itself, by the straight way: for the audit and the checks.
+    /// The database itself, without proxies: for the audit and the checks.
     direct: Site,
     pub(crate) crew: Crew,
     load: Option<Load>,
     pub(crate) random: fastrand::Rng,
     may_lose: bool,
     sessions_max: i64,
-    /// What the scenario found wrong itself.
+    /// Violations that the scenario itself found.
     found: Vec<Violation>,
 }
 
-/// The lease of workers that are killed: short, so that a run sees many recoveries.
+/// The lease of workers that are killed: short, so that a run has many recoveries.
 pub(crate) const LEASE: Duration = Duration::from_millis(1_000);
 
-/// What workers are told unless the scenario says otherwise.
+/// Returns the default configuration of workers.
 pub(crate) fn usual_orders(site: &Site, folder: &Path) -> Orders {
     Orders {
         name: String::new(),
@@ -52,7 +53,7 @@ pub(crate) fn usual_orders(site: &Site, folder: &Path) -> Orders {
         slots: 24,
         lease_ms: LEASE.as_millis() as u64,
         work_max_ms: 20,
-        // Innocent instances are killed with their workers, again and again.
+        // Innocent instances crash with their workers, repeatedly.
         crashes_max: 10_000,
         retention_ms: Some(30_000),
         poison: None,
@@ -63,7 +64,8 @@ pub(crate) fn usual_orders(site: &Site, folder: &Path) -> Orders {
 }
 
 impl Stage {
-    /// Makes the schema and the audit. `direct` is the database itself, `way` how workers and load reach it.
+    /// Creates the schema and the audit. `direct` is the database itself; workers and load use
+    /// `way`.
     pub(crate) async fn set(args: &Args, direct: Site, way: Site) -> Result<Stage> {
         let mut stage = Stage::set_without_load(args, direct).await?;
         let client = way.client().await?;
@@ -73,7 +75,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The same without a load of its own: workers drive theirs.
+    /// The same without a load: the workers drive their own.
     pub(crate) async fn set_without_load(args: &Args, direct: Site) -> Result<Stage> {
         let folder = tempfile::Builder::new()
             .prefix("outlast-torture-")
@@ -95,39 +97,39 @@ impl Stage {
         })
     }
 
-    /// Drives hardly anything but families.
+    /// Drives mostly families.
     pub(crate) fn with_families(mut self) -> Stage {
         self.load = self.load.map(Load::mostly_families);
         self
     }
 
-    /// Drives hardly anything but workflows.
+    /// Drives mostly workflows.
     pub(crate) fn with_flows(mut self) -> Stage {
         self.load = self.load.map(Load::mostly_flows);
         self
     }
 
-    /// Lets acknowledged writes be lost, and counts them instead.
+    /// Allows acknowledged writes to be lost, and counts them.
     pub(crate) fn may_lose(mut self) -> Stage {
         self.may_lose = true;
-        // The end of a tree may be among it, and the tree would go on.
+        // The end of a tree may be lost, and the tree would live on.
         self.load = self.load.map(Load::without_doomed);
         self
     }
 
-    /// Lets so many sessions stay: a pooler keeps them.
+    /// Allows this many sessions to stay open: a pooler keeps them.
     pub(crate) fn may_keep_sessions(mut self, sessions: i64) -> Stage {
         self.sessions_max = sessions;
         self
     }
 
-    /// What the load was answered with, when that was an error.
+    /// Returns the errors that the load received.
     pub(crate) fn errors(&self) -> Option<Errors> {
         self.load.as_ref().map(Load::errors)
     }
 
-    /// Drives load while `faults` happen, then brings everything to rest and checks it. The faults answer the
-    /// workers that are to be at work afterwards.
+    /// Drives load while `faults` runs, then drains the system and checks it. `faults` returns the
+    /// workers for the drain.
     pub(crate) async fn play<F>(mut self, faults: impl FnOnce(Act) -> F) -> Result<Report>
     where
         F: Future<Output = Result<Vec<Worker>>>,
@@ -163,20 +165,21 @@ impl Stage {
         self.verdict(seconds, errors).await
     }
 
-    /// I6: while much is still under way, a reconciler would find nothing. Those of the engines come by too seldom for that.
+    /// I6: a reconciler would find nothing to repair while the load is running. The engines'
+    /// reconcilers run too rarely to show that.
     async fn check_nothing_to_mend(&mut self) {
-        // A server that has just recovered may not answer yet, and then there is a walk less.
+        // A server that has just recovered may not respond yet; this walk is then skipped.
         for id in self.direct.mended().await.unwrap_or_default() {
             self.find("I6", format!("instance {id} had to be mended"));
         }
     }
 
-    /// I2: whoever is still there when the time is up is told by the check. Who was killed last is registered until its lease
-    /// has run out, however soon everything else has ended.
+    /// I2: the check reports instances that are still live after the timeout. A killed worker
+    /// stays registered until its lease expires, even if everything else has finished.
     async fn come_to_rest(&self, workers: usize) {
         let begun = Instant::now();
         while begun.elapsed() < REST_MAX {
-            // A server that has just recovered may not answer yet.
+            // A server that has just recovered may not respond yet.
             if self.direct.rests(workers).await.is_ok_and(|rests| rests) {
                 return;
             }
@@ -193,7 +196,7 @@ impl Stage {
         }
     }
 
-    /// I11. The sessions of those who have just ended may take the server a moment.
+    /// I11. The server may need a moment to end the sessions of ended processes.
     async fn check_remains(&mut self) -> Result<()> {
         let begun = Instant::now();
         let mut remains = self.direct.remains().await?;
@@ -235,7 +238,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Notes something wrong that is not one instance's.
+    /// Records a violation that belongs to no instance.
     pub(crate) fn find(&mut self, rule: &'static str, what: String) {
         self.found.push(Violation {
             rule,
@@ -248,7 +251,7 @@ impl Stage {
         let entries = ledger::read_all(self.folder.path())?;
         let coarse_us = match &self.direct {
             Site::Postgres { .. } => 0,
-            // Its audit knows milliseconds.
+            // Its audit has a resolution of milliseconds.
             Site::Sqlite { .. } => 1_000,
         };
         let books = Books::of(entries.clone());
@@ -289,23 +292,24 @@ impl Stage {
     }
 }
 
-/// What faults work with.
+/// The context of the faults.
 pub(crate) struct Act {
     pub(crate) crew: Crew,
-    /// When they are to end.
+    /// When the faults end.
     pub(crate) end: Instant,
     pub(crate) random: fastrand::Rng,
     begun: bool,
 }
 
 impl Act {
-    /// Whether there is to be another fault: one at least, however long the first worker takes to start.
+    /// Returns whether to inject another fault: at least one, however long the first worker takes
+    /// to start.
     pub(crate) fn goes_on(&mut self) -> bool {
         let first = !std::mem::replace(&mut self.begun, true);
         first || Instant::now() < self.end
     }
 
-    /// So many workers, at work.
+    /// Starts this many workers and waits until they are ready.
     pub(crate) async fn workers(&self, count: usize) -> Result<Vec<Worker>> {
         let mut workers = Vec::new();
         for number in 1..=count {
@@ -314,14 +318,14 @@ impl Act {
         Ok(workers)
     }
 
-    /// Notes a fault in the ledger.
+    /// Records a fault in the ledger.
     pub(crate) async fn note(&self, kind: &str) {
         let (kind, at) = (kind.to_owned(), now_us());
         self.crew.ledger.write(&Entry::Fault { kind, at }).await;
     }
 }
 
-/// How far it is, where somebody watches.
+/// Returns the progress bar, visible on a terminal.
 fn progress(duration: Duration) -> ProgressBar {
     let bar = ProgressBar::new(duration.as_secs());
     let ticking = bar.clone();
@@ -334,7 +338,7 @@ fn progress(duration: Duration) -> ProgressBar {
     bar
 }
 
-/// Operators' retries, as the database has recorded them.
+/// Returns the retries by operators that the database has recorded.
 async fn retries(site: &Site) -> Result<HashMap<i64, u64>> {
     let mut retries = HashMap::new();
     let mut count = |id: i64| *retries.entry(id).or_default() += 1;

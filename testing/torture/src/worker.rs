@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// The orders of this process, when it is a worker.
+/// Returns the configuration of this process, if it is a worker.
 pub(crate) fn orders() -> Result<Option<Orders>> {
     let Ok(orders) = std::env::var(ORDERS) else {
         return Ok(None);
@@ -21,7 +21,7 @@ pub(crate) fn orders() -> Result<Option<Orders>> {
         .with_context(|| format!("{ORDERS} has no orders: the supervisor sets it"))
 }
 
-/// Works until it is told to stop.
+/// Runs until it is asked to stop.
 pub(crate) async fn run(orders: Orders) -> Result<()> {
     tracing_subscriber::fmt()
         .with_max_level(tracing::Level::INFO)
@@ -56,7 +56,7 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
 
     let (_stop, stopped) = watch::channel(false);
     if let Some(rate) = orders.drives {
-        // This process is killed, and whoever were to be ended would wait for it in vain.
+        // This process is killed, so it could not end the trees that must be ended.
         let mix = Mix {
             doomed: false,
             ..Mix::of(rate)
@@ -73,12 +73,12 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
         () = report_counts(&counted, &ledger, &orders.name) => {}
     }
     engine.shutdown().await;
-    // Not by dropping the runtime, which would wait for steps that block their thread.
+    // Dropping the runtime would wait for steps that block their thread.
     std::process::exit(0)
 }
 
-/// Says that this process still gets something done: what a probe would ask. A new task each time, for whichever
-/// thread is free.
+/// Prints that this process makes progress, as a health probe would check. It spawns a new task
+/// each time, for any free thread.
 async fn say_alive() {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -86,7 +86,7 @@ async fn say_alive() {
     }
 }
 
-/// A clock that is to be wrong must be.
+/// Checks that a wrong clock is really wrong.
 fn check_clock(off_s: i64) -> Result<()> {
     let told = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64;
     let off = told - now_us() / 1_000_000;
@@ -97,8 +97,8 @@ fn check_clock(off_s: i64) -> Result<()> {
     Ok(())
 }
 
-/// Writes to the ledger, whenever there are more, how many outcomes were dropped so far, of zombies that tried, and how much
-/// was mended, which should be nothing.
+/// Writes the counts of dropped outcomes and of repairs to the ledger, whenever they grow. The
+/// repairs should stay zero.
 async fn report_counts(counted: &Snapshotter, ledger: &Ledger, worker: &str) {
     let (mut lost, mut mended) = (0, 0);
     loop {
@@ -122,7 +122,7 @@ async fn report_counts(counted: &Snapshotter, ledger: &Ledger, worker: &str) {
     }
 }
 
-/// Counters start anew with every snapshot.
+/// Counters restart with every snapshot.
 fn since_last(counted: &Snapshotter) -> HashMap<String, u64> {
     let mut counts: HashMap<String, u64> = HashMap::new();
     for (key, _, _, value) in counted.snapshot().into_vec() {

@@ -42,7 +42,8 @@ async fn main() -> anyhow::Result<()> {
     tokio::time::timeout(figures::DEADLINE, run).await?
 }
 
-/// Enqueues N workflows of `steps` steps from an instance that dequeues nothing, then lets another work.
+/// Enqueues N workflows of `steps` steps from an instance that dequeues nothing, then starts
+/// another one that does.
 async fn drain(name: &str, n: u64, steps: u64, url: &str) -> anyhow::Result<()> {
     let ran = Ran::default();
     let idle = Config {
@@ -68,7 +69,7 @@ async fn drain(name: &str, n: u64, steps: u64, url: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// One parent starts N children, many at a time, and joins them.
+/// One parent starts N children concurrently, and joins them.
 async fn fanout(n: u64, url: &str) -> anyhow::Result<()> {
     let ran = Ran::default();
     let dbos = DBOS::new(config(url));
@@ -124,7 +125,7 @@ async fn signal(n: u64, url: &str) -> anyhow::Result<()> {
     for number in 0..n {
         let handle = parked.start(number).await?;
         let id = handle.workflow_id().to_owned();
-        // Nothing says that the workflow has reached its receive.
+        // DBOS does not report that the workflow has reached its receive.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let sent = Instant::now();
         dbos.send(&id, &number).await?;
@@ -243,7 +244,7 @@ async fn unfinished(pool: &PgPool) -> anyhow::Result<bool> {
     .await?)
 }
 
-/// How many workflows ran to the end of their body.
+/// The number of workflows that ran to the end of their body.
 #[derive(Clone, Default)]
 struct Ran(Arc<AtomicU64>);
 

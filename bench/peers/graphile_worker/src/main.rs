@@ -36,8 +36,8 @@ async fn main() -> anyhow::Result<()> {
     tokio::time::timeout(figures::DEADLINE, run).await?
 }
 
-/// The crate's own throughput benchmark and the guide's "throughput-oriented worker": many handlers, jobs fetched
-/// in batches into local queues, completions written in batches.
+/// As in the crate's own throughput benchmark and the guide's "throughput-oriented worker": many
+/// handlers, jobs fetched in batches into local queues, completions written in batches.
 async fn drain(n: u64, url: &str) -> anyhow::Result<()> {
     figures::about(
         "graphile_worker",
@@ -68,7 +68,7 @@ async fn drain(n: u64, url: &str) -> anyhow::Result<()> {
     let started = Instant::now();
     let working = Working::start(worker);
     ran.reached(n).await;
-    // A job that ran is done only when its row is gone.
+    // A job is done only when its row is deleted.
     while jobs_left(&pool).await? {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -80,8 +80,8 @@ async fn drain(n: u64, url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Batches add their delay to a lone job, so none here; a single handler wakes by notification and fetches
-/// directly, which the local queue's guide advises for rare jobs.
+/// Batches would delay a single job, so there are none here. A single handler wakes by
+/// notification and fetches directly, as the local queue's guide advises for rare jobs.
 async fn latency(n: u64, url: &str) -> anyhow::Result<()> {
     figures::about(
         "graphile_worker",
@@ -99,7 +99,7 @@ async fn latency(n: u64, url: &str) -> anyhow::Result<()> {
         .on(JobComplete, move |_| {
             let done = done.clone();
             async move {
-                // The receiver leaves after the last sample; nobody waits for this one then.
+                // The receiver is dropped after the last sample.
                 let _ = done.send(Instant::now()).await;
             }
         })
@@ -107,7 +107,7 @@ async fn latency(n: u64, url: &str) -> anyhow::Result<()> {
         .await?;
     let utils = worker.create_utils();
     let working = Working::start(worker);
-    // Listening starts with the worker and is not announced.
+    // The worker does not report when it begins to listen.
     tokio::time::sleep(Duration::from_millis(500)).await;
 
     let mut samples = Vec::with_capacity(n as usize);
@@ -136,7 +136,7 @@ impl TaskHandler for Item {
     }
 }
 
-/// How many times a handler ran.
+/// The number of handler runs.
 #[derive(Clone, Debug, Default)]
 struct Ran(Arc<AtomicU64>);
 
@@ -156,7 +156,7 @@ impl Ran {
     }
 }
 
-/// A worker that runs in a task of its own.
+/// A worker in its own task.
 struct Working {
     worker: Arc<Worker>,
     task: JoinHandle<anyhow::Result<()>>,

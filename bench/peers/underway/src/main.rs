@@ -17,7 +17,7 @@ mod figures;
 
 const STEPS: u64 = 10;
 
-/// Loops that work at the same time.
+/// Concurrent worker loops.
 const LOOPS: usize = 8;
 
 #[tokio::main]
@@ -78,7 +78,7 @@ async fn latency(n: u64, pool: &PgPool) -> anyhow::Result<()> {
     let ran = Ran::default();
     let job = chain(1, &ran, pool).await?;
     let working = Working::start(&job, 1.minute());
-    // Listening starts with the worker and is not announced.
+    // The worker does not report when it begins to listen.
     tokio::time::sleep(Duration::from_millis(500)).await;
 
     let mut samples = Vec::with_capacity(n as usize);
@@ -86,7 +86,7 @@ async fn latency(n: u64, pool: &PgPool) -> anyhow::Result<()> {
         let enqueued = Instant::now();
         job.enqueue(&number).await?;
         ran.next().await;
-        // Nothing says that the outcome is committed, so look until it is.
+        // Nothing reports the commit of the outcome, so this polls.
         while unfinished(pool).await? {}
         samples.push(enqueued.elapsed());
     }
@@ -99,7 +99,7 @@ async fn step(n: u64, pool: &PgPool) -> anyhow::Result<()> {
     let ran = Ran::default();
     let job = chain(n, &ran, pool).await?;
     let working = Working::start(&job, 1.minute());
-    // Listening starts with the worker and is not announced.
+    // The worker does not report when it begins to listen.
     tokio::time::sleep(Duration::from_millis(500)).await;
     job.enqueue(&0).await?;
     ran.reached(n).await;
@@ -148,7 +148,7 @@ async fn chain(steps: u64, ran: &Ran, pool: &PgPool) -> anyhow::Result<Chain> {
         .await?)
 }
 
-/// A worker that runs in a task of its own.
+/// A worker in its own task.
 struct Working {
     worker: Worker<Chain>,
     task: JoinHandle<anyhow::Result<()>>,
@@ -184,7 +184,7 @@ async fn unfinished(pool: &PgPool) -> anyhow::Result<bool> {
     )
 }
 
-/// When the steps began.
+/// The start times of the steps.
 #[derive(Clone, Default)]
 struct Ran(Arc<(Mutex<Vec<Instant>>, Notify)>);
 
@@ -202,7 +202,7 @@ impl Ran {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a step to begin that no earlier call has waited for.
+    /// Waits for the start of a step that no earlier call has waited for.
     async fn next(&self) {
         self.0.1.notified().await;
     }

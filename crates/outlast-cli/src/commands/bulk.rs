@@ -1,4 +1,4 @@
-//! `outlast retry`, `cancel`, `terminate` and `delete`: of one, of some, of all that fit.
+//! `outlast retry`, `cancel`, `terminate` and `delete`: for ids, keys or filters.
 
 use super::bulk_summary::BulkSummary;
 use super::operator::Operator;
@@ -14,24 +14,25 @@ use clap::Args;
 use outlast::{Client, Count, Filter, InstanceId, ListRequest, Target};
 use std::io::{BufRead, IsTerminal, Write};
 
-/// How many are done in one transaction.
+/// Instances per transaction.
 const BATCH: usize = 500;
 
 /// Arguments of `retry` and `delete`; `cancel` and `terminate` have more.
 #[derive(Args, Debug)]
 pub(crate) struct BulkArgs {
-    /// Which ones, by their ids or as MACHINE/KEY; `-` reads them from stdin. Or say which with filters
+    /// The instances, by id or as MACHINE/KEY; `-` reads them from stdin. Or select them with
+    /// filters
     #[arg(value_name = "ID|MACHINE/KEY")]
     pub(super) ids: Vec<String>,
     #[command(flatten)]
     filters: Filters,
-    /// Every instance that it can be done to
+    /// Every instance to which the command applies
     #[arg(long)]
     all: bool,
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(super) yes: bool,
-    /// Only say how many it would be
+    /// Only print how many instances it would affect
     #[arg(long)]
     pub(super) dry_run: bool,
     #[command(flatten)]
@@ -39,7 +40,7 @@ pub(crate) struct BulkArgs {
 }
 
 impl BulkArgs {
-    /// Whether it says which by what they are, and not by their ids.
+    /// Returns whether the instances are selected by filters instead of ids.
     pub(super) fn has_filters(&self) -> bool {
         self.all || !self.filters.is_empty()
     }
@@ -81,7 +82,7 @@ async fn by_ids(
         note("stdin has no ids");
         return summary.print(verb, output);
     }
-    // One that was named on the command line is meant.
+    // A single instance named on the command line needs no confirmation.
     if ids.len() > 1 || args.ids == ["-"] {
         agree(&verb.question(matched), args.yes)?;
     }
@@ -116,7 +117,7 @@ async fn by_filter(
     agree(&verb.question(matched), args.yes)?;
     let bar = bar(verb.gerund(), Some(matched));
     let mut before = None;
-    // What comes in meanwhile has higher ids than where this is.
+    // Instances inserted meanwhile have higher ids than the cursor, so the loop ends.
     loop {
         let (ids, next) = page(client, &filter, before).await?;
         let became = verb.perform(client, &ids, args.operator.note()).await?;
@@ -128,7 +129,7 @@ async fn by_filter(
         }
     }
     bar.finish_and_clear();
-    // What has moved on since it was listed is no failure: it does not fit any more.
+    // An instance that changed since it was listed is no failure: it no longer matches.
     summary.print(verb, output)
 }
 
@@ -147,7 +148,7 @@ async fn page(
     Ok((page.instances.iter().map(|it| it.id).collect(), page.next))
 }
 
-/// Asks whether to go on; refuses where nobody could answer.
+/// Asks for confirmation. Refuses if stdin is not a terminal.
 pub(crate) fn agree(question: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -168,8 +169,8 @@ pub(crate) fn agree(question: &str, yes: bool) -> Result<(), Failure> {
     }
 }
 
-/// The instances on the command line, or those on stdin: one per line, or several with spaces. A key is looked up once:
-/// the instance that holds it, else the latest that held it.
+/// Returns the instances from the command line or from stdin, separated by white space. A key is
+/// looked up once: its holder, or else its latest holder.
 pub(super) async fn read_ids(
     client: &Client,
     given: &[String],
@@ -197,7 +198,7 @@ fn read_words(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(words)
 }
 
-/// Says how many there are, and does nothing.
+/// Prints the count and changes nothing.
 pub(super) fn tell_matched(matched: Count, output: &Output) -> Result<(), Failure> {
     match output.format {
         Format::Json => output.json(&json::count(matched)),

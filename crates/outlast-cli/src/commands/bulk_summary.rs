@@ -1,4 +1,4 @@
-//! What became of all that something was done to.
+//! The summary of a bulk command.
 
 use super::verb::{Became, Verb};
 use crate::failure::Failure;
@@ -6,7 +6,7 @@ use crate::output::{Format, Output, note};
 use outlast::InstanceId;
 use serde_json::{Map, Value, json};
 
-/// Counts of it.
+/// Counts instances by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BulkSummary {
     done: u64,
@@ -17,7 +17,7 @@ pub(super) struct BulkSummary {
 }
 
 impl BulkSummary {
-    /// Adds a batch, and says of each that could not be done why not.
+    /// Adds a batch, and prints the reason for each instance that was refused.
     pub(super) fn add(
         &mut self,
         ids: &[InstanceId],
@@ -59,7 +59,7 @@ impl BulkSummary {
         }
     }
 
-    /// `2 asked to end, 1 never started, 1 was asked before`.
+    /// Formats `2 asked to end, 1 never started, 1 was asked before`.
     fn words(&self, verb: Verb) -> String {
         let mut words = format!("{} {}", self.done, verb.participle());
         if self.never_started > 0 {
@@ -85,7 +85,7 @@ impl BulkSummary {
         object
     }
 
-    /// What was named and could not be done is a failure. What was asked before is none: the wish stands.
+    /// A refused instance is a failure. An instance that was already asked to cancel is not.
     pub(super) fn into_failure(self) -> Result<(), Failure> {
         match (self.not_found, self.refused) {
             (0, 0) => Ok(()),

@@ -1,4 +1,5 @@
-//! Telling those that descend from what was ended, as engines do: on a database that no engine runs on, they would live on.
+//! Runs the cascade to the descendants of an ended instance, as engines do. Without it, they would
+//! live on in a database that no engine runs on.
 
 use super::verb::Verb;
 use crate::database::Database;
@@ -8,26 +9,26 @@ use outlast_core::{CascadeRequest, Cascaded, Hints};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many are told in one transaction.
+/// Instances per transaction.
 const BATCH: usize = 500;
-/// After this the rest is left to engines.
+/// After this long, the rest is left to engines.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long after finding that engines are at all of it comes the next look.
+/// The pause after finding all cascade rows locked by engines.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Who has been told.
+/// How far the cascade has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// Everybody.
+    /// Every descendant is cancelled or terminated.
     All,
-    /// Not everybody yet.
+    /// Some descendants are left.
     Some,
 }
 
-/// Tells batch by batch, beside engines that may do the same.
+/// Works in batches, concurrently with engines that may do the same.
 pub(super) async fn tell_descendants(verb: Verb, database: &Database) -> Result<Told, Failure> {
     let begun = Instant::now();
-    // One may be told more than once: by the policy of its parent, and because its tree is ended.
+    // A descendant may count more than once: for its parent's policy, and for the end of its tree.
     let bar = bar(verb.gerund(), None);
     let told = loop {
         let request = CascadeRequest { max: BATCH };
@@ -49,7 +50,7 @@ pub(super) async fn tell_descendants(verb: Verb, database: &Database) -> Result<
     Ok(told)
 }
 
-/// Nothing is lost when a hint is: engines look by themselves too.
+/// A lost hint does no harm: engines also poll.
 async fn publish(cascaded: Cascaded, database: &Database) {
     let mut hints = Hints::now(cascaded.woken);
     hints.ended = cascaded.ended;

@@ -1,4 +1,4 @@
-//! `outlast collect`: removing what ended long ago.
+//! `outlast collect`: deletes instances that finished long ago.
 
 use super::bulk::{agree, tell_matched};
 use crate::database::Database;
@@ -14,22 +14,22 @@ use serde_json::json;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// How many go in one transaction: others wait for its locks.
+/// Instances per transaction, because other transactions wait for its locks.
 const BATCH: usize = 1_000;
 
 /// Arguments of `collect`.
 #[derive(Args, Debug)]
 pub(crate) struct CollectArgs {
-    /// Those that ended longer ago than this, such as 30d
+    /// Instances that finished longer ago than this, such as 30d
     #[arg(long, value_name = "DURATION", value_parser = format::duration)]
     older_than: Duration,
-    /// Remove at most so many
+    /// Delete at most this many
     #[arg(short = 'n', long, value_name = "N", value_parser = format::limit)]
     limit: Option<NonZeroUsize>,
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Only say how many it would be
+    /// Only print how many instances it would delete
     #[arg(long)]
     dry_run: bool,
 }
@@ -53,7 +53,8 @@ pub(crate) async fn run(
     }
     if wanted == Count::Exactly(0) {
         note("nothing fits");
-        // Old records of what operators did have no instance, and go with a yes.
+        // Old log entries of operators belong to no instance. They are deleted after the
+        // confirmation.
         if !args.yes {
             return tell_removed(0, output);
         }
@@ -68,7 +69,7 @@ pub(crate) async fn run(
     tell_removed(removed, output)
 }
 
-/// What `collect` looks at: a retention is over at its last moment, and a filter ends before its own.
+/// The filter of `collect`. A retention includes its last moment, while a filter excludes its own.
 fn ended(retention: Duration, now: Timestamp) -> Filter {
     Filter {
         ended_until: Some(now - retention + Duration::from_micros(1)),
@@ -85,7 +86,7 @@ fn at_most(ended: Count, limit: Option<usize>) -> Count {
     }
 }
 
-/// Whether a parent lives is not counted, so the question says what will stay.
+/// The count includes children whose parent is live, so the question mentions that they stay.
 fn question(ended: Count, wanted: Count, age: Duration) -> String {
     let which = match wanted == ended {
         true => format::instances(ended),
@@ -97,7 +98,7 @@ fn question(ended: Count, wanted: Count, age: Duration) -> String {
     )
 }
 
-/// Removes batch by batch, until nothing is left or it is `most` of them.
+/// Deletes in batches, until none is left or `most` are deleted.
 async fn remove(
     all: CollectRequest,
     most: usize,

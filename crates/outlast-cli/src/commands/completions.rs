@@ -1,4 +1,4 @@
-//! `outlast completions`: what a shell needs to complete a command line.
+//! `outlast completions`: prints the completion script of a shell.
 
 use crate::args::Cli;
 use crate::failure::Failure;

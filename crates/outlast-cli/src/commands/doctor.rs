@@ -1,4 +1,4 @@
-//! `outlast doctor`: how the database is, and what to do about it.
+//! `outlast doctor`: checks the database and suggests remedies.
 
 use crate::database::Database;
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use outlast::{Finding, Severity};
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// End with 1 also when there are only warnings
+    /// Exit with 1 also when there are only warnings
     #[arg(long)]
     strict: bool,
 }
@@ -22,7 +22,7 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     let mut findings = database.client.doctor().await?;
-    // The worst first: that is what one looks for.
+    // The most severe first.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     match output.format {
         Format::Json => findings

@@ -1,4 +1,4 @@
-//! `outlast cancel` and `outlast terminate`: of instances as other commands do, or of whole families.
+//! `outlast cancel` and `outlast terminate`: for single instances, or for whole trees.
 
 use super::bulk::{self, BulkArgs, agree, read_ids};
 use super::cascade::{Told, tell_descendants};
@@ -18,17 +18,18 @@ use std::collections::BTreeSet;
 pub(crate) struct EndArgs {
     #[command(flatten)]
     bulk: BulkArgs,
-    /// With all that descend from them, whatever their policies say. They are counted and asked about; goes with ids
+    /// Also end all descendants, whatever their close policies. Counts them and asks for
+    /// confirmation; needs ids
     #[arg(long)]
     tree: bool,
 }
 
-/// How instances are ended.
+/// How to end instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// By asking them.
+    /// Asks them to end.
     Cancel,
-    /// At once.
+    /// Ends them at once.
     Terminate,
 }
 
@@ -40,7 +41,8 @@ impl Ending {
         }
     }
 
-    /// JoinSets the root, and leaves a cascade for what is below it: also where the root has ended before.
+    /// Ends the root and leaves a cascade row for its descendants, also if the root had already
+    /// finished.
     async fn perform(self, client: &Client, root: InstanceId, note: Note) -> Result<(), Failure> {
         match self {
             Ending::Cancel => client.cancel_tree(root, note).await.map(|_| ())?,
@@ -99,7 +101,7 @@ async fn families(
     kin.all_found()
 }
 
-/// The ids, each once.
+/// Returns the ids without duplicates.
 async fn roots(
     ending: Ending,
     args: &BulkArgs,

@@ -1,4 +1,4 @@
-//! How large the families are that a command is about to end.
+//! Counts the families that a command is about to end.
 
 use super::verb::Verb;
 use crate::failure::Failure;
@@ -7,13 +7,13 @@ use crate::{format, json};
 use outlast::{Client, Count, Family, InstanceId, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Some families, counted.
+/// The counts of several families.
 #[derive(Debug, Default)]
 pub(super) struct Kin {
     roots: Vec<InstanceId>,
     missing: Vec<InstanceId>,
     members: BTreeMap<Status, u64>,
-    /// Whether some of them were too large to count.
+    /// Whether some families exceeded the bound of the count.
     is_partial: bool,
 }
 
@@ -45,7 +45,8 @@ impl Kin {
         &self.missing
     }
 
-    /// How many have not ended. One that is named and descends from another that is named counts twice.
+    /// Returns the number of live instances. A named descendant of another named instance counts
+    /// twice.
     pub(super) fn live(&self) -> Count {
         let members = self.members.iter();
         let live = members.filter(|(status, _)| !status.is_terminal());
@@ -63,12 +64,12 @@ impl Kin {
         }
     }
 
-    /// Whether there is anybody to end, as far as was counted.
+    /// Returns whether there may be a live instance.
     pub(super) fn may_live(&self) -> bool {
         self.live() != Count::Exactly(0)
     }
 
-    /// `the family of instance 12`, `3 families`.
+    /// Formats `the family of instance 12`, `3 families`.
     pub(super) fn subject(&self) -> String {
         match self.roots[..] {
             [root] => format!("the family of instance {root}"),
@@ -76,7 +77,7 @@ impl Kin {
         }
     }
 
-    /// `the family of instance 12, 57 live of 60`.
+    /// Formats `the family of instance 12, 57 live of 60`.
     pub(super) fn sentence(&self) -> String {
         let (live, all) = (format::count(self.live()), format::count(self.all()));
         format!("{}, {live} live of {all}", self.subject())
@@ -86,7 +87,7 @@ impl Kin {
         format!("{} {}?", verb.word(), self.sentence())
     }
 
-    /// Says how many live, and does nothing.
+    /// Prints the counts and changes nothing.
     pub(super) fn tell(&self, output: &Output) -> Result<(), Failure> {
         let members: Vec<_> = self.members.iter().map(|(&it, &many)| (it, many)).collect();
         match output.format {
@@ -98,7 +99,7 @@ impl Kin {
         }
     }
 
-    /// What was named and is not there is a failure, whatever became of the others.
+    /// A named instance that does not exist is a failure, whatever the result of the others.
     pub(super) fn all_found(&self) -> Result<(), Failure> {
         match self.missing.len() {
             0 => Ok(()),

@@ -1,4 +1,4 @@
-//! `outlast get`: everything about one instance.
+//! `outlast get`: shows one instance.
 
 use super::target::{find, target};
 use crate::database::Database;
@@ -16,43 +16,43 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// How much of a payload one line shows.
+/// The number of payload characters in one line.
 const PAYLOAD_CHARS_MAX: usize = 100;
 
-/// How many of what was done to its children are shown; there may be a hundred thousand.
+/// The number of close actions shown; there may be a hundred thousand.
 const CLOSE_ACTIONS_SHOWN: usize = 20;
 
-/// How many of the calls that a workflow waits for are shown.
+/// The number of open calls shown.
 const WAITS_SHOWN: usize = 20;
 
 /// Arguments of `get`.
 #[derive(Args, Debug)]
 pub(crate) struct GetArgs {
-    /// Which one: the id of an instance, or MACHINE/KEY
+    /// The id of an instance, or MACHINE/KEY
     #[arg(value_name = "ID|MACHINE/KEY", value_parser = target)]
     target: Target,
-    /// Print nothing but its state, as it is stored
+    /// Print only its state, as stored
     #[arg(long, conflicts_with = "result")]
     state: bool,
-    /// Print nothing but its result, as it is stored
+    /// Print only its result, as stored
     #[arg(long)]
     result: bool,
 }
 
-/// An instance and what is stored around it.
+/// An instance and its related rows.
 struct Seen {
     instance: Instance,
     waiting: String,
     signals: Vec<SignalRow>,
     rounds: Vec<RoundSummary>,
-    /// What a workflow waits for; nothing of machines.
+    /// What a workflow waits for; `None` for machines.
     waits: Option<Waits>,
     /// The runs whose history is stored.
     runs: Vec<RunSummary>,
-    /// The call of its parent that has started it, when that is a workflow.
+    /// The call that started it, if its parent is a workflow.
     origin: Option<Origin>,
     operations: Vec<Operation>,
-    /// What was done to its children because of it, the first page.
+    /// The first page of operations on its children that it caused.
     close_actions: Vec<Operation>,
     now: Timestamp,
 }
@@ -208,7 +208,8 @@ impl Seen {
         facts
     }
 
-    /// Both sides of what does not fit, on lines of their own: the sentence above cuts them.
+    /// Prints both sides of a mismatch on separate lines, because the sentence above truncates
+    /// them.
     fn print_blocked(&self, output: &Output) -> Result<(), Failure> {
         let blocked = self.waits.as_ref().and_then(|waits| waits.blocked.as_ref());
         let Some(blocked) = blocked else {
@@ -423,7 +424,7 @@ impl Seen {
     }
 }
 
-/// Which run a workflow is in, or how many transitions of a machine are recorded.
+/// Formats the current run of a workflow, or the number of recorded transitions of a machine.
 fn history(it: &Instance) -> (&'static str, Option<String>) {
     let events = it.events;
     match it.is_workflow() {
@@ -449,12 +450,12 @@ fn place(held: bool) -> &'static str {
     }
 }
 
-/// `asked to end`, with what it was then.
+/// Formats `asked to end`, with the child's status before.
 fn done_to_a_child(closure: &Operation) -> String {
     let what = match closure.verb {
         Verb::Cancel => "asked to end",
         Verb::Terminate => "terminated",
-        // Nothing else is done to a child because of its parent.
+        // A parent causes no other operation on its children.
         Verb::Retry | Verb::Pause | Verb::Resume | Verb::Delete => closure.verb.as_str(),
     };
     match closure.status_before {

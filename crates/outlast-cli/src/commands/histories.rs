@@ -1,4 +1,5 @@
-//! `outlast history` and `outlast export`: what happened to an instance, and a run of a workflow as a document.
+//! `outlast history` and `outlast export`: show the history of an instance, and export a run of a
+//! workflow.
 
 use super::target::{find, target};
 use crate::database::Database;
@@ -16,35 +17,35 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How many come with one question.
+/// Rows per query.
 const PAGE: usize = if HISTORY_PAGE_MAX < 1_000 {
     HISTORY_PAGE_MAX
 } else {
     1_000
 };
 
-/// How much of what an event says one line shows.
+/// The number of characters of an event's details in one line.
 const SAID_CHARS_MAX: usize = 120;
 
 /// Arguments of `history`.
 #[derive(Args, Debug)]
 pub(crate) struct HistoryArgs {
-    /// Which workflow, or machine that records its history: the id of an instance, or MACHINE/KEY
+    /// A workflow, or a machine that records its history: the id of an instance, or MACHINE/KEY
     #[arg(value_name = "ID|MACHINE/KEY", value_parser = target)]
     target: Target,
-    /// Of this run; the present one unless said otherwise
+    /// The run. Default: the current run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     run: Option<i32>,
-    /// How many events at most
+    /// Maximum number of events
     #[arg(short = 'n', long, value_name = "N", value_parser = format::limit, default_value = "200")]
     limit: NonZeroUsize,
-    /// All of them, however many there are
+    /// All events
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Only those after this one: where the list before this one ended
+    /// Only events after this one: where the previous list ended
     #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     after: i32,
-    /// Its children instead, call by call, as its history has them; `--after` is a call then
+    /// Its children instead, by call, as its history has them; `--after` is then a call
     #[arg(long)]
     calls: bool,
 }
@@ -61,10 +62,10 @@ impl HistoryArgs {
 /// Arguments of `export`.
 #[derive(Args, Debug)]
 pub(crate) struct ExportArgs {
-    /// Which workflow: the id of an instance, or MACHINE/KEY
+    /// A workflow: the id of an instance, or MACHINE/KEY
     #[arg(value_name = "ID|MACHINE/KEY", value_parser = target)]
     target: Target,
-    /// This run; the present one unless said otherwise
+    /// The run. Default: the current run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     run: Option<i32>,
     /// Write it to this file instead of stdout
@@ -114,7 +115,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// The children of a run, one line for each call.
+/// Prints the children of a run, one line per call.
 async fn print_calls(
     args: &HistoryArgs,
     client: &Client,
@@ -179,7 +180,7 @@ pub(crate) async fn export(
     Ok(())
 }
 
-/// The run that is meant, if its history is stored.
+/// Returns the requested run if its history is stored.
 async fn stored(
     client: &Client,
     instance: &Instance,
@@ -208,7 +209,7 @@ fn none(instance: &Instance, run: Option<i32>) -> Failure {
     })
 }
 
-/// The history is there, and is nothing that other code could be held against.
+/// The history of a machine exists, but it cannot be replayed.
 fn nothing_to_export(instance: &Instance) -> Failure {
     let (id, machine) = (instance.id, &instance.machine);
     Failure::Refused(format!(
@@ -216,9 +217,8 @@ fn nothing_to_export(instance: &Instance) -> Failure {
     ))
 }
 
-/// `instance 42 fulfil/1, run 1 of 2, 14 events, began 2026-11-16T15:46:03.196089Z`
-///
-/// `instance 43 checkout/1, 5 transitions, began 2026-11-16T15:46:03.196089Z`
+/// Formats `instance 42 fulfil/1, run 1 of 2, 14 events, began 2026-11-16T15:46:03.196089Z` for a
+/// workflow, or `instance 43 checkout/1, 5 transitions, began 2026-11-16T15:46:03.196089Z`.
 fn heading(it: &Instance, run: &RunSummary) -> String {
     let length = match is_of_machine(run) {
         true => transitions(run.events),
@@ -237,7 +237,8 @@ fn is_of_machine(run: &RunSummary) -> bool {
     run.last == EventKind::Transitioned
 }
 
-/// How far into the run: to the millisecond within the first minute, where calls are told apart by it.
+/// Formats the time since the run began, with milliseconds in the first minute, where calls are
+/// close together.
 fn elapsed(since: Duration) -> String {
     match since < Duration::from_secs(60) {
         true => format!("{:.3} s", since.as_secs_f64()),
@@ -276,7 +277,8 @@ fn print(
     output.table(&table)
 }
 
-/// Of a workflow the event, its call and what that names; of a machine the step, what it came to and where that leads.
+/// Returns the event, its call and its name for a workflow; the step, the outcome and the next
+/// step for a machine.
 fn columns(entry: &TimelineEntry, run: i32) -> [String; 3] {
     let (call, name) = match entry {
         TimelineEntry::Event(event) => {

@@ -1,4 +1,4 @@
-//! `outlast insert`: starting an instance.
+//! `outlast insert`: starts an instance.
 
 use crate::database::Database;
 use crate::failure::Failure;
@@ -17,17 +17,17 @@ use std::time::Duration;
 pub(crate) struct InsertArgs {
     /// The machine
     machine: String,
-    /// The step to start at
+    /// The first step
     step: String,
     #[command(flatten)]
     payload: Payload,
     /// The version of the machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     machine_version: i32,
-    /// The queue to wait in. Default: the machine's own, where a worker has the machine; else `default`
+    /// The queue. Default: the machine's own, if a worker has the machine; else `default`
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
-    /// Lower goes first
+    /// Lower runs first
     #[arg(
         long,
         value_name = "N",
@@ -35,16 +35,16 @@ pub(crate) struct InsertArgs {
         allow_negative_numbers = true
     )]
     priority: i16,
-    /// Start after this long, such as 5m
+    /// Start after this duration, such as 5m
     #[arg(long, value_name = "DURATION", value_parser = format::duration, conflicts_with = "at")]
     delay: Option<Duration>,
-    /// Start at this moment, such as 2026-11-16T14:20:00Z
+    /// Start at this time, such as 2026-11-16T14:20:00Z
     #[arg(long, value_name = "WHEN", value_parser = format::timestamp)]
     at: Option<Timestamp>,
-    /// The correlation key: its address, and what makes it unique
+    /// The correlation key: addresses the instance and makes it unique
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// In which statuses it keeps the key to itself; until it ends unless said otherwise
+    /// The statuses in which it holds the key. Default: until it finishes
     #[arg(
         long,
         value_name = "STATUS",
@@ -59,12 +59,12 @@ pub(crate) struct InsertArgs {
 }
 
 impl InsertArgs {
-    /// The queue that was given, else the machine's own.
+    /// Returns the given queue, or else the machine's own.
     async fn queue(&self, client: &Client) -> String {
         if let Some(queue) = &self.queue {
             return queue.clone();
         }
-        // A role that may only enqueue sees no workers.
+        // A database role that may only enqueue cannot read workers.
         let workers = client.workers().await.unwrap_or_default();
         let (machine, version) = (&self.machine, self.machine_version);
         match MachineOffer::among(&workers, machine, Some(version)) {
@@ -109,8 +109,8 @@ impl InsertArgs {
     }
 }
 
-/// Where it stands now, for people: a machine or a step that was mistyped is stored like any other, and nobody runs it.
-/// That it was inserted is certain, whether or not this can be found out.
+/// Prints the status for people. A misspelt machine or step is stored like any other, and no
+/// worker runs it. A failure of this query is ignored: the insert has succeeded.
 async fn standing(id: InstanceId, database: &Database, output: &Output) -> String {
     if output.format != Format::Table {
         return String::new();

@@ -1,9 +1,9 @@
-//! Files with a line for each thing: tokens, webhooks.
+//! Configuration files with one entry per line: tokens and webhooks.
 
 use crate::failure::Failure;
 use std::path::Path;
 
-/// What the lines of a file say. Empty lines and those that begin with # say nothing.
+/// Parses the lines of a file. It skips empty lines and lines that begin with #.
 pub(crate) fn read_lines<T>(
     file: &Path,
     read: impl Fn(&str) -> Result<T, String>,

@@ -11,7 +11,7 @@ use clap::Args;
 use outlast::{Instance, InstanceId, ListRequest, Timestamp};
 use std::num::NonZeroUsize;
 
-/// How many come with one question.
+/// Rows per query.
 const PAGE: usize = 500;
 
 /// Arguments of `list`.
@@ -19,16 +19,16 @@ const PAGE: usize = 500;
 pub(crate) struct ListArgs {
     #[command(flatten)]
     filters: Filters,
-    /// How many at most
+    /// Maximum number of instances
     #[arg(short = 'n', long, value_name = "N", value_parser = format::limit, default_value = "50")]
     limit: NonZeroUsize,
-    /// All of them, however many there are
+    /// All instances
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Only those with a lower id: where the list before this one ended
+    /// Only instances with a lower id: where the previous list ended
     #[arg(long, value_name = "ID", value_parser = instance_id)]
     before: Option<InstanceId>,
-    /// With state and result, in JSON
+    /// Include state and result, in JSON
     #[arg(long)]
     full: bool,
 }

@@ -1,4 +1,4 @@
-//! `outlast migrate`: the schema of a database.
+//! `outlast migrate`: migrates the schema of a database.
 
 use crate::database::{DatabaseArgs, Place, needed_by_sqlite, postgres};
 use crate::failure::Failure;
@@ -12,19 +12,20 @@ use std::path::Path;
 /// Arguments of `migrate`.
 #[derive(Args, Debug)]
 pub(crate) struct MigrateArgs {
-    /// Print the SQL instead of running it: of PostgreSQL unless --database names a file
+    /// Print the SQL instead of running it: for PostgreSQL, or for SQLite if --database names a
+    /// file
     #[arg(long, conflicts_with = "status")]
     print: bool,
-    /// Print the version that the database has, and the one that this build needs
+    /// Print the version of the database and the version that this build needs
     #[arg(long)]
     status: bool,
-    /// Give this role of the server the rights of engines and operators afterwards
+    /// Then grant this role the rights of engines and operators
     #[arg(long, value_name = "ROLE")]
     worker: Vec<String>,
-    /// Give this role the right to start and signal instances, and no other
+    /// Then grant this role the right to start and signal instances, and no other
     #[arg(long, value_name = "ROLE")]
     enqueuer: Vec<String>,
-    /// Give this role the right to look
+    /// Then grant this role the right to read
     #[arg(long, value_name = "ROLE")]
     reader: Vec<String>,
 }
@@ -34,7 +35,7 @@ pub(crate) async fn run(
     database: &DatabaseArgs,
     output: &Output,
 ) -> Result<(), Failure> {
-    // To print it, no database is needed.
+    // Printing needs no database.
     let place = match args.print && database.database.is_none() {
         true => Place::of("postgres://", &database.schema)?,
         false => database.place()?,
@@ -132,7 +133,7 @@ impl MigrateArgs {
     }
 }
 
-/// The version that was found, and the one that is needed.
+/// The version of the database, and the version that this build needs.
 struct Versions {
     found: u64,
     needed: u64,

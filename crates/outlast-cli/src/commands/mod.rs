@@ -1,4 +1,4 @@
-//! One file per command, and what several of them share.
+//! One file per command, and the code that several of them share.
 
 pub(crate) mod bulk;
 pub(crate) mod bulk_summary;
@@ -34,7 +34,7 @@ use crate::{demo, top};
 use end_instances::Ending;
 use verb::Verb;
 
-/// Does what was asked for.
+/// Runs a command.
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     tell(cli.verbose);
     let output = Output::new(cli.output);
@@ -70,7 +70,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     result
 }
 
-/// Whether a command writes.
+/// Returns whether a command writes.
 fn access(command: &Command) -> Access {
     match command {
         Command::Get(_)
@@ -128,7 +128,7 @@ async fn on(database: &Database, command: &Command, output: &Output) -> Result<(
     }
 }
 
-/// What the parts of the program tell goes to stderr.
+/// Sends the logs of the libraries to stderr.
 fn tell(verbose: u8) {
     let level = match verbose {
         0 => tracing::Level::WARN,

@@ -1,15 +1,15 @@
-//! Who operates, and why: what is recorded with it.
+//! The options that are recorded with an operation.
 
 use clap::Args;
 use outlast::Note;
 
-/// Who, and why.
+/// The name and the reason of an operator.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Operator {
-    /// Why, for the record
+    /// The reason, for the log of operations
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Who, for the record; your user name unless said otherwise
+    /// The name, for the log of operations. Default: your user name
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
 }

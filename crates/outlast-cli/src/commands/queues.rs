@@ -1,4 +1,4 @@
-//! `outlast queues`: what waits, and stopping it.
+//! `outlast queues`: shows, pauses and resumes queues.
 
 use super::operator::Operator;
 use crate::database::{Access, Database};
@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use outlast::Client;
 use serde_json::json;
 
-/// How many near names are told.
+/// The number of similar names that an error lists.
 const NAMED_MAX: usize = 5;
 
 /// Arguments of `queues`.
@@ -21,14 +21,14 @@ pub(crate) struct QueuesArgs {
     command: Option<QueuesCommand>,
 }
 
-/// What to do to a queue.
+/// A command on queues.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueuesCommand {
     /// Show the queues that have work, are paused or are served by a live worker (the default)
     List,
-    /// Stop a queue from giving out work, on every node; what runs goes on
+    /// Pause a queue on every node: no further work is claimed, and running steps continue
     Pause(OneQueue),
-    /// Let a queue give out work again
+    /// Resume a queue
     Resume(OneQueue),
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum QueuesCommand {
 pub(crate) struct OneQueue {
     /// The queue
     name: String,
-    /// Also when no queue of this name exists yet
+    /// Allow a name that no queue has yet
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub(crate) struct OneQueue {
 }
 
 impl OneQueue {
-    /// Refuses a name that may be mistyped.
+    /// Refuses an unknown name, which may be misspelt.
     async fn check(&self, client: &Client) -> Result<(), Failure> {
         if self.force {
             return Ok(());

@@ -1,4 +1,4 @@
-//! `outlast serve`: the HTTP API and the dashboard of a database.
+//! `outlast serve`: serves the HTTP API and the dashboard of a database.
 
 use super::token::read_tokens;
 use super::webhooks::read_webhooks;
@@ -15,26 +15,27 @@ use std::path::PathBuf;
 /// Arguments of `serve`.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// The address to listen at; one that others can reach needs --tokens
+    /// The address to listen at; an address that other machines can reach needs --tokens
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     address: IpAddr,
-    /// The port; 0 takes any that is free
+    /// The port; 0 takes any free port
     #[arg(long, value_name = "PORT", default_value_t = 7700)]
     port: u16,
-    /// Let in only who has one of the tokens in this file: one line each, as `outlast token` prints it
+    /// Require one of the tokens in this file: one line each, as printed by `outlast token`
     #[arg(long, value_name = "FILE", env = "OUTLAST_TOKENS")]
     tokens: Option<PathBuf>,
-    /// Turn signed messages (Standard Webhooks) into signals, as this file says: one line each, NAME signal=NAME
-    /// machine=NAME key=/pointer/into/the/body secret=whsec_…; they are taken at /v1/webhooks/NAME
+    /// Turn signed messages (Standard Webhooks) into signals. The file has one line each, NAME
+    /// signal=NAME machine=NAME key=/pointer/into/the/body secret=whsec_…; they are received at
+    /// /v1/webhooks/NAME
     #[arg(long, value_name = "FILE", env = "OUTLAST_WEBHOOKS")]
     webhooks: Option<PathBuf>,
-    /// Answer requests to this host name
+    /// Serve requests to this host name
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<String>,
-    /// Let pages of this origin change things, such as `https://outlast.example.com`
+    /// Let pages of this origin change data, such as `https://outlast.example.com`
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// Where a proxy in front makes this appear, such as /outlast
+    /// The path at which a proxy shows this server, such as /outlast
     #[arg(long, value_name = "PATH")]
     base_path: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `outlast signal`: a message to an instance.
+//! `outlast signal`: sends a signal to an instance.
 
 use super::target::{nobody, target};
 use crate::database::Database;
@@ -12,14 +12,14 @@ use serde_json::json;
 /// Arguments of `signal`.
 #[derive(Args, Debug)]
 pub(crate) struct SignalArgs {
-    /// To whom: the id of an instance, or MACHINE/KEY
+    /// The id of an instance, or MACHINE/KEY
     #[arg(value_name = "ID|MACHINE/KEY", value_parser = target)]
     target: Target,
-    /// The signal's name
+    /// The name of the signal
     name: String,
     #[command(flatten)]
     payload: Payload,
-    /// Deliver it at most once under this key
+    /// Deliver it at most once with this key
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
 }
@@ -65,7 +65,8 @@ pub(crate) async fn run(
     }
 }
 
-/// One that has ended takes no signals, which is worth another word than one that never was.
+/// A finished instance accepts no signals. The error differs from that for an instance that never
+/// existed.
 async fn ended_or_gone(database: &Database, target: &Target) -> Result<Failure, Failure> {
     Ok(match database.client.get(target.clone()).await? {
         Some(it) => Failure::Refused(format!(

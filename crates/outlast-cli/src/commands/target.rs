@@ -3,12 +3,12 @@
 use crate::failure::Failure;
 use outlast::{Client, Instance, InstanceId, Target};
 
-/// Reads `42`, or `checkout/order:42`.
+/// Parses `42`, or `checkout/order:42`.
 pub(crate) fn target(text: &str) -> Result<Target, String> {
     if let Ok(id) = text.parse() {
         return Ok(Target::Id(InstanceId(id)));
     }
-    // The name of a machine has no slash, a key may.
+    // A key may contain a slash, the name of a machine may not.
     match text.split_once('/') {
         Some((machine, key)) if !machine.is_empty() && !key.is_empty() => Ok(Target::Key {
             machine: machine.to_owned(),
@@ -20,13 +20,13 @@ pub(crate) fn target(text: &str) -> Result<Target, String> {
     }
 }
 
-/// The instance, or the failure that there is none.
+/// Returns the instance, or the failure that it does not exist.
 pub(crate) async fn find(client: &Client, target: &Target) -> Result<Instance, Failure> {
     let found = client.get(target.clone()).await?;
     found.ok_or_else(|| nobody(target))
 }
 
-/// There is no such instance.
+/// The failure for an instance that does not exist.
 pub(crate) fn nobody(target: &Target) -> Failure {
     Failure::NotFound(match target {
         Target::Id(id) => {

@@ -1,7 +1,7 @@
-//! `outlast token`: who may use the HTTP API.
+//! `outlast token`: makes tokens for the HTTP API.
 //!
-//! A file of tokens has a line for each: its name, its role, the hash of its secret, and how far it reaches. The
-//! secret is nowhere but with whoever it was given to.
+//! A tokens file has one line per token: its name, its role, the hash of its secret, and its
+//! scope. Only the owner of the token has the secret.
 
 use super::line_files::read_lines;
 use crate::failure::Failure;
@@ -14,15 +14,15 @@ use std::path::Path;
 /// Arguments of `token`.
 #[derive(Args, Debug)]
 pub(crate) struct TokenArgs {
-    /// Whom it is for: what stands in the record of operations
+    /// The owner: the name in the log of operations
     name: String,
-    /// What it allows: read, signal, operate or admin, each with those before it
+    /// The role: read, signal, operate or admin; each includes those before it
     #[arg(long, default_value = "read", value_parser = role)]
     role: Role,
-    /// It reaches only instances in these queues
+    /// Bind the token to instances in these queues
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     queue: Vec<String>,
-    /// It reaches only instances of these machines
+    /// Bind the token to instances of these machines
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     machine: Vec<String>,
 }
@@ -63,11 +63,11 @@ impl TokenArgs {
     }
 }
 
-/// The tokens in a file.
+/// Reads the tokens of a file.
 pub(crate) fn read_tokens(file: &Path) -> Result<Vec<Token>, Failure> {
     let tokens = read_lines(file, read_token)?;
     match tokens.is_empty() {
-        // An empty file would mean that nobody needs a token.
+        // An empty file would turn authentication off.
         true => Err(Failure::Usage(format!(
             "{} has no token in it",
             file.display()

@@ -1,4 +1,4 @@
-//! `outlast tree`: an instance with its children and theirs.
+//! `outlast tree`: shows an instance and its descendants.
 
 use super::target::{find, target};
 use crate::database::Database;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// How many are shown in all: a family may be larger than a screen or a memory.
+/// The maximum number of nodes: a family may exceed the screen and the memory.
 const NODES_MAX: usize = 500;
 
 /// Arguments of `tree`.
@@ -23,10 +23,10 @@ pub(crate) struct TreeArgs {
     /// The root: the id of an instance, or MACHINE/KEY
     #[arg(value_name = "ID|MACHINE/KEY", value_parser = target)]
     target: Target,
-    /// How many generations below it, 10 at most
+    /// The number of levels below it, at most 10
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=10))]
     depth: u8,
-    /// How many children of one instance at most, the newest
+    /// The maximum number of children per instance, the newest first
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
     children: u16,
 }
@@ -81,7 +81,7 @@ fn label(it: &Instance) -> String {
     label
 }
 
-/// What is to be known of one that lives, beside where it stands.
+/// Returns the remarks on a live instance besides its status.
 fn marks(it: &Instance) -> Vec<&'static str> {
     let mut marks = Vec::new();
     if it.status.is_terminal() {
@@ -97,7 +97,7 @@ fn marks(it: &Instance) -> Vec<&'static str> {
     }
     match it.on_parent_close {
         ClosePolicy::Abandon => {}
-        // Whoever was asked is not asked again.
+        // An instance that was asked to cancel is not asked again.
         ClosePolicy::RequestCancel if it.cancel.is_some() => {}
         ClosePolicy::RequestCancel | ClosePolicy::Terminate => {
             marks.push(policy(it.on_parent_close));
@@ -126,7 +126,7 @@ fn print_below(tree: &Tree, indent: &str, now: Timestamp, output: &Output) -> Re
         let counts = by_status(&round.children);
         output.line(format!("{indent}│  round {}: {counts}", round.round))?;
     }
-    // The join is that of the last round.
+    // The join belongs to the last round.
     if let Some(meter) = meter(&tree.instance, now) {
         output.line(format!("{indent}│  {meter}"))?;
     }

@@ -1,4 +1,4 @@
-//! What operators do to instances: the words for it, what it can be done to, and what came of it.
+//! The verbs of operators: their texts, the statuses they apply to, and their results.
 
 use crate::failure::Failure;
 use crate::format;
@@ -7,7 +7,7 @@ use outlast::{
     TerminateAnswer,
 };
 
-/// What is done to instances.
+/// A verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Retry,
@@ -16,13 +16,13 @@ pub(crate) enum Verb {
     Delete,
 }
 
-/// What became of one instance.
+/// The result for one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Became {
     Done,
-    /// It was to be asked to end, and had nothing to decide: it is cancelled.
+    /// The instance had not run, so the cancel request ended it at once.
     NeverStarted,
-    /// It was asked before, and the wish stands.
+    /// The instance had been asked to cancel before.
     AskedBefore,
     Refused(String),
     NotFound,
@@ -47,7 +47,7 @@ impl Verb {
         }
     }
 
-    /// To cancel is to ask: what comes of it is the machine's to decide.
+    /// A cancel is a request: the machine decides how to end.
     pub(super) fn participle(self) -> &'static str {
         match self {
             Verb::Retry => "retried",
@@ -61,7 +61,7 @@ impl Verb {
         format!("{} {}?", self.word(), format::instances(matched))
     }
 
-    /// In which statuses it can be done.
+    /// Returns whether the verb applies to a status.
     fn is_for(self, status: Status) -> bool {
         match self {
             Verb::Retry => matches!(status, Status::Failed | Status::Cancelled),
@@ -70,8 +70,8 @@ impl Verb {
         }
     }
 
-    /// Of the statuses that were asked for, those in which it can be done. To retry means the failed unless said
-    /// otherwise: whoever cancelled something meant it.
+    /// Keeps the requested statuses to which the verb applies. By default, retry selects only
+    /// failed instances: a cancel was intended.
     pub(super) fn narrowed(self, asked: &[Status]) -> Result<Vec<Status>, Failure> {
         if let Some(wrong) = asked.iter().find(|status| !self.is_for(**status)) {
             return Err(Failure::Usage(format!(

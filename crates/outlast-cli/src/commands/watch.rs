@@ -1,4 +1,4 @@
-//! `outlast watch`: what becomes of an instance.
+//! `outlast watch`: prints the changes of an instance.
 
 use super::target::{find, target};
 use crate::database::Database;
@@ -12,16 +12,16 @@ use outlast_core::Revision;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long after a look comes the next. Nobody tells this process, so it has to look.
+/// The interval between two reads. This process gets no notifications, so it polls.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Arguments of `watch`.
 #[derive(Args, Debug)]
 pub(crate) struct WatchArgs {
-    /// Which one: the id of an instance, or MACHINE/KEY
+    /// The id of an instance, or MACHINE/KEY
     #[arg(value_name = "ID|MACHINE/KEY", value_parser = target)]
     target: Target,
-    /// Give up after this long
+    /// Stop after this duration
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
 }
@@ -33,7 +33,7 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let begun = Instant::now();
     let first = find(&database.client, &args.target).await?;
-    // By its id from here on: it gives its key up when it ends.
+    // Follows the id from here on: the instance releases its key when it finishes.
     let target = Target::Id(first.id);
     let mut seen = None;
     loop {
@@ -63,8 +63,8 @@ pub(crate) async fn run(
     }
 }
 
-/// What tells one look from another: a cancel, its answer and a place in a window leave the revision as it is, and so
-/// does being woken.
+/// Identifies a version of an instance. A cancel, its answer, a slot in a window and a wake do not
+/// change the revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Glance {
     revision: Revision,

@@ -1,15 +1,15 @@
-//! The file of `outlast serve --webhooks`: which signed messages become which signals.
+//! Parses the file of `outlast serve --webhooks`, which maps signed messages to signals.
 
 use super::line_files::read_lines;
 use crate::failure::Failure;
 use outlast_http::{WebhookRoute, WebhookSecret};
 use std::path::Path;
 
-/// What a line must look like.
+/// The format of a line.
 const SHAPE: &str = "a line is NAME signal=NAME, then machine=NAME key=POINTER or id=POINTER, then one or two secret=whsec_…; \
     a POINTER says where in the body it is, such as /data/order";
 
-/// The webhooks in a file, by name.
+/// Reads the webhooks of a file, by name.
 pub(crate) fn read_webhooks(file: &Path) -> Result<Vec<(String, WebhookRoute)>, Failure> {
     let webhooks = read_lines(file, read_webhook)?;
     for (position, (name, _)) in webhooks.iter().enumerate() {
@@ -21,7 +21,7 @@ pub(crate) fn read_webhooks(file: &Path) -> Result<Vec<(String, WebhookRoute)>, 
     Ok(webhooks)
 }
 
-/// What a line says, before it is known whether that is enough.
+/// The parsed fields of a line, before the check that all are present.
 #[derive(Default)]
 struct Said<'a> {
     signal: Option<&'a str>,

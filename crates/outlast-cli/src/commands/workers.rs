@@ -1,4 +1,4 @@
-//! `outlast workers`: who runs machines.
+//! `outlast workers`: shows the registered workers.
 
 use crate::database::Database;
 use crate::failure::Failure;
@@ -52,7 +52,7 @@ fn machines(worker: &Worker) -> String {
     machines.join(", ")
 }
 
-/// Until when it counts as alive, or since when it does not.
+/// Formats when the lease of a worker ends or ended.
 pub(crate) fn lease(worker: &Worker, now: Timestamp) -> String {
     let ends = relative(worker.lease_expires_at, now);
     match worker.lease_expires_at > now {

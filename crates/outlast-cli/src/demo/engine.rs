@@ -7,19 +7,20 @@ use outlast::{Client, Engine, EngineBuilder, Sqlite, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long what has ended can be looked at. It bounds what is stored, however long the demonstration runs.
+/// How long finished instances are kept. It bounds the database, however long the demonstration
+/// runs.
 const RETENTION: Duration = Duration::from_secs(900);
 /// No step of the sample machines takes longer.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// An engine that runs.
+/// A running engine.
 pub(super) struct Running {
     engine: Engine,
     store: Arc<dyn Store>,
 }
 
 impl Running {
-    /// Opens the database, makes it if there is none, and starts.
+    /// Opens the database, creates it if necessary, and starts the engine.
     pub(super) async fn start(place: &Place) -> Result<Running, Failure> {
         match place {
             Place::Sqlite(path) => {
@@ -45,7 +46,7 @@ impl Running {
         self.engine.client().clone()
     }
 
-    /// Lets what runs come to its end, and lets go of the database.
+    /// Lets running steps finish, and closes the database.
     pub(super) async fn stop(self) {
         self.engine.shutdown().await;
         self.store.close().await;

@@ -1,6 +1,7 @@
-//! Starts, signals and now and then cancels sample instances for ever, at a gentle pace.
+//! Starts, signals and sometimes cancels sample instances forever, at a gentle pace.
 //!
-//! It remembers nothing: whom to signal it asks the database, so that it goes on where it was after a restart.
+//! It keeps no state. It finds the instances to signal in the database, so it continues after a
+//! restart.
 
 use super::machines::{
     Approval, Approved, Checkout, Fulfil, Fulfilment, Invoice, Mail, Order, Payment,
@@ -13,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 /// One round starts about one instance and wakes about one.
 const PAUSE: Duration = Duration::from_millis(1500);
-/// So many live instances are enough to look at: while nobody runs them, no more are started.
+/// The bound on live instances. If no engine runs them, no more are started.
 const LIVE_MAX: u64 = 300;
-/// After this long some who wait are signalled; the others run into their deadlines.
+/// How long instances wait before some are signalled; the others reach their deadlines.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const ARTICLES: [&str; 8] = [
@@ -23,7 +24,7 @@ const ARTICLES: [&str; 8] = [
 ];
 const PEOPLE: [&str; 5] = ["ada", "grace", "edsger", "barbara", "donald"];
 
-/// Feeds until it is told to stop. What goes wrong is told and tried again: the database may be busy.
+/// Feeds until it is cancelled. It logs an error and tries again: the database may be busy.
 pub(super) async fn feed(client: Client, stop: CancellationToken) {
     loop {
         if let Err(error) = feed_once(&client).await {
@@ -84,7 +85,7 @@ async fn is_enough(client: &Client) -> Result<bool, Error> {
     })
 }
 
-/// Numbers go up from one run of the demonstration to the next.
+/// Numbers continue to rise from one run of the demonstration to the next.
 async fn start_one(client: &Client) -> Result<(), Error> {
     let number = client.now().await?.0.unsigned_abs() / 100_000 % 100_000_000;
     let amount = fastrand::u64(1..40) * 10;
@@ -138,7 +139,7 @@ async fn start_one(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Those of a machine that have waited for a while, for a signal or for their children.
+/// Returns instances of a machine that have waited for a while, for a signal or for children.
 async fn waiting<M: Machine>(client: &Client, status: Status) -> Result<Vec<Instance>, Error> {
     let request = ListRequest {
         filter: Filter {
@@ -164,7 +165,7 @@ async fn pay(client: &Client, checkout: &Instance) -> Result<(), Error> {
     let Ok(Asked { amount }) = checkout.state.decode() else {
         return Ok(());
     };
-    // Now and then somebody pays too much.
+    // Some customers pay too much.
     let amount = if happens(5) { amount + 1 } else { amount };
     send(client, checkout, PaymentConfirmed { amount }).await
 }
@@ -177,13 +178,13 @@ async fn decide(client: &Client, approval: &Instance) -> Result<(), Error> {
     }
 }
 
-/// It is asked to end, and does so in its own way.
+/// Asks the instance to end; its machine decides how.
 async fn cancel(client: &Client, it: &Instance, why: &str) -> Result<(), Error> {
     let note = Note::by(one_of(&PEOPLE)).because(why);
     client.cancel(it.id, note).await.map(|_| ())
 }
 
-/// It may have ended meanwhile, which is fine.
+/// The instance may have finished meanwhile, which is no error.
 async fn send(client: &Client, to: &Instance, signal: impl Signal) -> Result<(), Error> {
     client.signal(to.id, signal).await.map(|_| ())
 }

@@ -1,11 +1,11 @@
-//! What is fed comes to its end, and there is never too much of it.
+//! Every fed instance finishes, and the number of live ones is bounded.
 
 use super::*;
 use crate::database::Place;
 use crate::demo::engine::Running;
 use outlast::{Count, Sqlite};
 
-/// Longer than anything here takes.
+/// Longer than anything in these tests takes.
 const PATIENT: Duration = Duration::from_secs(30);
 
 async fn stored(client: &Client) -> u64 {
@@ -20,7 +20,7 @@ async fn without_an_engine_it_stops_at_its_bound() {
     for _ in 0..LIVE_MAX + 50 {
         feed_once(&client).await.unwrap();
     }
-    // Two of one moment may share a key, and then only one of them is there.
+    // Two instances of the same moment may share a key; then only one is stored.
     let stored = stored(&client).await;
     assert!((1..=LIVE_MAX).contains(&stored), "{stored}");
 }

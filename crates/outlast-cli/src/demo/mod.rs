@@ -1,7 +1,7 @@
-//! `outlast demo`: sample machines that keep running, on a database of their own.
+//! `outlast demo`: sample machines that keep running, on their own database.
 //!
-//! `machines` is what runs, `feeder` starts and signals it at a gentle pace, `engine` puts it on a database. What people
-//! look at it with is served as `outlast serve` does.
+//! `machines` has the machines, `feeder` starts and signals instances, and `engine` runs them. The
+//! API and the dashboard are served as by `outlast serve`.
 
 mod engine;
 mod feeder;
@@ -28,7 +28,7 @@ pub(crate) struct DemoArgs {
     /// Run on this PostgreSQL server instead
     #[arg(long, value_name = "URL", conflicts_with = "folder")]
     postgres: Option<String>,
-    /// The port on 127.0.0.1; 0 takes any that is free
+    /// The port on 127.0.0.1; 0 takes any free port
     #[arg(long, value_name = "PORT", default_value_t = 7700)]
     port: u16,
 }
@@ -49,7 +49,7 @@ impl DemoArgs {
     }
 }
 
-/// Runs until it is told to stop. Started again, it goes on where it was.
+/// Runs until it is stopped. Started again, it continues where it was.
 pub(crate) async fn run(
     args: &DemoArgs,
     database: &DatabaseArgs,
@@ -71,14 +71,14 @@ pub(crate) async fn run(
         .await;
     note("stopping: what runs is finished first");
     stop.cancel();
-    // It stops between two of its rounds, and a panic of its would have been told already.
+    // The feeder stops between two rounds, and a panic has already been logged.
     let _ = feeder.await;
     running.stop().await;
     served
 }
 
-/// Whoever names a database does not want sample machines in it, or meant `--postgres`. One that stands in the
-/// environment is meant for the other commands.
+/// Refuses `--database`: it may name a real database, or the user meant `--postgres`. The
+/// environment variable is ignored, because it is meant for the other commands.
 fn refuse_database(database: &DatabaseArgs) -> Result<(), Failure> {
     let in_environment = std::env::var("OUTLAST_DATABASE").ok();
     match database.database.is_some() && database.database != in_environment {

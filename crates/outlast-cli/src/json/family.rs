@@ -1,4 +1,4 @@
-//! What parents and children are to each other, as JSON.
+//! Fan-outs and cancel requests as JSON.
 
 use super::counts;
 use crate::format::rfc3339;
@@ -21,7 +21,7 @@ impl ParentObject {
     }
 }
 
-/// A wish that an instance ends.
+/// A request to cancel an instance.
 #[derive(Serialize)]
 pub(super) struct CancelObject {
     reason: String,
@@ -39,7 +39,7 @@ impl CancelObject {
     }
 }
 
-/// How the last fan-out joins, and how that stands.
+/// The join of the last fan-out, and its progress.
 #[derive(Serialize)]
 pub(super) struct BarrierObject {
     until: &'static str,
@@ -62,7 +62,7 @@ impl BarrierObject {
             Until::FailFast => ("fail_fast", None),
             Until::Quorum(needs) => ("quorum", Some(needs)),
         };
-        // The moment of one that needs all decides no join.
+        // With `needs_all`, the deadline is a lower bound and does not end the join.
         let is_bound = it.status == Status::AwaitingChildren && !it.needs_all;
         Some(BarrierObject {
             until,
@@ -79,7 +79,7 @@ impl BarrierObject {
     }
 }
 
-/// How families stand.
+/// The counts of families.
 pub(crate) fn family(live: Count, members: &[(Status, u64)]) -> Value {
     let (live, complete) = match live {
         Count::Exactly(live) => (live, true),

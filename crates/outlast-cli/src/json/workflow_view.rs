@@ -44,7 +44,7 @@ pub(crate) fn waits(waits: &Waits) -> Value {
     })
 }
 
-/// The call of a workflow that has started an instance.
+/// The workflow call that started an instance.
 pub(crate) fn origin(it: &Origin) -> Value {
     json!({
         "run": it.run,
@@ -57,7 +57,7 @@ pub(crate) fn origin(it: &Origin) -> Value {
     })
 }
 
-/// A call that has started a child.
+/// A call that started a child.
 pub(crate) fn call(it: &ChildCall) -> Value {
     json!({
         "call": it.call,

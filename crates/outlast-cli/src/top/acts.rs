@@ -1,23 +1,25 @@
-//! What operators did last, and what that meant for children: a cascade is one line, however many it told.
+//! The latest operations and their effect on children. A cascade is one line, however many
+//! children it reached.
 
 use outlast::{Operation, Timestamp, Verb};
 
-/// How many are shown.
+/// The number of lines shown.
 const SHOWN: usize = 5;
 
-/// Something that was done.
+/// One line: an operation, or a run of operations on the children of one parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Act {
     pub(super) verb: Verb,
-    /// To whom: an instance, a queue, the children of an instance.
+    /// The target: an instance, a queue, or the children of an instance.
     pub(super) to: String,
     pub(super) by: String,
     pub(super) reason: String,
-    /// When it was last done.
+    /// The time of the last operation.
     pub(super) at: Timestamp,
 }
 
-/// Folds operations, newest first. What was done to the children of one parent, one after another, is one act.
+/// Folds operations, newest first. Consecutive operations on the children of one parent become one
+/// act.
 pub(super) fn fold(operations: &[Operation]) -> Vec<Act> {
     let is_one = |one: &Operation, next: &Operation| {
         one.cause.is_some() && (one.cause, one.verb) == (next.cause, next.verb)

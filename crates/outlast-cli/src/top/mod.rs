@@ -1,7 +1,7 @@
 //! `outlast top`: the whole database on one screen.
 //!
-//! `snapshot` asks, `tally` counts everything a slice at a time, `acts` folds what operators did, `view` draws what is
-//! known.
+//! `snapshot` reads, `status_counts` counts all instances in slices, `acts` folds the operations,
+//! `view` draws.
 
 mod acts;
 mod snapshot;
@@ -19,21 +19,21 @@ use std::io::IsTerminal;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How often the keyboard's thread looks whether anybody still listens.
+/// How often the keyboard thread checks whether its receiver still exists.
 const LISTENING: Duration = Duration::from_millis(250);
 
-/// Nobody reads faster, and every look costs the database something.
+/// The shortest interval: nobody reads faster, and every read costs the database something.
 const SHORTEST: Duration = Duration::from_millis(250);
 
 /// Arguments of `top`.
 #[derive(Args, Debug)]
 pub(crate) struct TopArgs {
-    /// How long after a look comes the next
+    /// The interval between two updates
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
     every: Duration,
 }
 
-/// What somebody at the keyboard wants.
+/// A key that the screen handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyPress {
     Quit,
@@ -62,7 +62,7 @@ async fn watch(
     loop {
         match watcher.look(&database.client).await {
             Ok(snapshot) => seen = snapshot,
-            // The screen stays, and says so: the database may come back.
+            // The screen stays and shows the error: the database may come back.
             Err(error) => seen.trouble = Some(error.to_string()),
         }
         terminal.draw(|frame| view::draw(frame, &seen))?;
@@ -80,7 +80,8 @@ async fn watch(
     }
 }
 
-/// A thread of its own reads the keyboard, which cannot be awaited. It ends when nobody listens any more.
+/// Reads the keyboard on its own thread, because the read blocks. The thread ends when the
+/// receiver is dropped.
 fn listen() -> mpsc::Receiver<KeyPress> {
     let (tell, wishes) = mpsc::channel(16);
     std::thread::spawn(move || {

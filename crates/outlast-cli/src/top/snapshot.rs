@@ -1,4 +1,4 @@
-//! What the screen shows, asked for at one moment.
+//! The data of one screen, read at one time.
 
 use super::acts::{self, Act};
 use super::status_counts::{Counts, StatusCounts};
@@ -6,21 +6,21 @@ use outlast::{
     Client, Error, Filter, Instance, ListRequest, QueueSummary, Status, Timestamp, Worker,
 };
 
-/// How many failures are shown.
+/// The number of failures shown.
 const FAILURES: usize = 20;
 
-/// Everything that is known.
+/// Everything that the screen shows.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) now: Timestamp,
     pub(super) counts: Counts,
     pub(super) queues: Vec<QueueSummary>,
     pub(super) workers: Vec<Worker>,
-    /// The newest.
+    /// The newest failures.
     pub(super) failures: Vec<Instance>,
-    /// What was done last, newest first.
+    /// The latest operations, newest first.
     pub(super) acts: Vec<Act>,
-    /// Why there is nothing newer.
+    /// The error of the last read; the other data is then older.
     pub(super) trouble: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Default for Snapshot {
     }
 }
 
-/// Looks again and again.
+/// Reads the database repeatedly.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
     tally: StatusCounts,

@@ -1,14 +1,15 @@
-//! Counts every instance by its status, a slice of the table at a time.
+//! Counts every instance by status, one slice of the table at a time.
 
 use outlast::{Client, Error, InstanceId, Status};
 use outlast_core::limits::STEP_COUNT_MAX;
 use outlast_core::{StepCountRequest, StepCounts};
 use std::collections::BTreeMap;
 
-/// Slices that one look reads at most: a large table takes several looks, and none of them takes long.
+/// The maximum number of slices per update. A large table takes several updates, and none takes
+/// long.
 const SLICES_PER_LOOK: usize = 5;
 
-/// Counts of a round through the table that is complete, and of the one under way.
+/// The counts of the last complete pass over the table, and of the current one.
 #[derive(Debug, Default)]
 pub(super) struct StatusCounts {
     complete: Option<BTreeMap<Status, u64>>,
@@ -16,16 +17,16 @@ pub(super) struct StatusCounts {
     after: Option<InstanceId>,
 }
 
-/// How many there are of each status.
+/// The number of instances by status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) by_status: BTreeMap<Status, u64>,
-    /// Whether all were counted; otherwise there are at least so many.
+    /// Whether all were counted; otherwise the counts are lower bounds.
     pub(super) complete: bool,
 }
 
 impl StatusCounts {
-    /// Reads on.
+    /// Reads the next slices.
     pub(super) async fn look(&mut self, client: &Client) -> Result<Counts, Error> {
         for _ in 0..SLICES_PER_LOOK {
             let request = StepCountRequest {
@@ -40,7 +41,7 @@ impl StatusCounts {
         Ok(self.counts())
     }
 
-    /// Adds a slice; answers whether it was the last of its round.
+    /// Adds a slice. Returns whether it was the last of its pass.
     fn add(&mut self, slice: StepCounts) -> bool {
         for group in slice.groups {
             *self.under_way.entry(group.status).or_default() += group.instances;
@@ -100,7 +101,7 @@ mod tests {
         assert!(tally.add(slice(Status::Done, 5, None)));
         assert!(tally.counts().complete);
         assert_eq!(tally.counts().by_status[&Status::Done], 20_005);
-        // The next round shows when it is through.
+        // The next pass shows only when it is complete.
         assert!(!tally.add(slice(Status::Failed, 7, Some(1))));
         assert_eq!(tally.counts().by_status[&Status::Done], 20_005);
         assert!(tally.add(slice(Status::Failed, 1, None)));

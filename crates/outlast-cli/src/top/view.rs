@@ -1,4 +1,4 @@
-//! Draws what is known.
+//! Draws a snapshot.
 
 use super::acts::Act;
 use super::snapshot::Snapshot;
@@ -11,13 +11,13 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Row, Table};
 
-/// The lines around the rows of a table: its frame and its headings.
+/// The lines of a table besides its rows: its frame and its headings.
 const AROUND: u16 = 3;
 
-/// Between two counts.
+/// The space between two counts.
 const GAP: &str = "   ";
 
-/// The whole screen.
+/// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, seen: &Snapshot) {
     let counts = statuses(seen, frame.area().width.saturating_sub(2));
     let areas = Layout::vertical([
@@ -48,9 +48,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, seen: &Snapshot) {
     draw_failures(frame, failures, &seen.failures, seen.now);
 }
 
-/// How high each table is, the most important first. One without room for a row is left out, so that a small screen
-/// has fewer tables and not only their headings; then rows are given in turn until there are no more, and what is
-/// left is for failures.
+/// Returns the height of each table, the most important first. A table without room for a row is
+/// left out, so that a small screen shows fewer tables instead of headings only. The others get
+/// rows in turn; the remaining lines go to the failures.
 fn shares(wanted: [usize; 4], height: u16) -> [u16; 4] {
     let (mut given, mut left) = ([0_u16; 4], height);
     for table in &mut given {
@@ -88,7 +88,7 @@ fn heading(seen: &Snapshot) -> Paragraph<'_> {
     Paragraph::new(Line::from(parts))
 }
 
-/// How many there are in each status, on as many lines as that takes.
+/// Draws the counts by status, on as many lines as they need.
 fn statuses(seen: &Snapshot, width: u16) -> Vec<Line<'static>> {
     let more = if seen.counts.complete { "" } else { "+" };
     let mut lines = vec![Line::default()];
@@ -231,7 +231,7 @@ fn draw_failures(frame: &mut Frame<'_>, area: Rect, failures: &[Instance], now: 
     );
 }
 
-/// A table in a frame, or a dash where there is nothing.
+/// Draws a framed table, or a dash if it is empty.
 fn draw_table(
     frame: &mut Frame<'_>,
     area: Rect,

@@ -1,4 +1,4 @@
-//! What is on the screen, read back from it.
+//! Tests of the screen's content, read back from a test terminal.
 
 use super::*;
 use crate::top::snapshot::Watcher;

@@ -1,4 +1,4 @@
-//! Acting on everything that a filter matches, a page at a time.
+//! The bulk verbs: they act on every instance that matches a filter, one page per request.
 
 use super::operate::note;
 use crate::api::Api;
@@ -16,43 +16,44 @@ use outlast_core::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What to act on.
+/// The instances to act on.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[schema(as = Bulk)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BulkBody {
-    /// Which instances; those that the verb has nothing to do for are left out.
+    /// Selects the instances. Instances whose status does not allow the verb are skipped.
     #[schema(value_type = FilterParams)]
     filter: serde_json::Map<String, serde_json::Value>,
     /// Recorded with each operation.
     reason: Option<String>,
-    /// The `next` of the answer before.
+    /// The `next` of the previous response.
     cursor: Option<String>,
-    /// Only count.
+    /// Only counts.
     #[serde(default)]
     #[schema(required = false)]
     dry_run: bool,
 }
 
-/// What was done, or would be.
+/// The effect of a bulk verb, or its estimate.
 #[derive(Debug, Default, Serialize, utoipa::ToSchema)]
 #[schema(as = BulkAnswer)]
 pub(crate) struct BulkAnswer {
-    /// Instances that were looked at and fit. Left out by a dry run.
+    /// Instances that were examined and matched. Absent in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     matched: Option<u64>,
-    /// Of those, how many were changed; others moved on meanwhile, or were asked to cancel before. Left out by a dry run.
+    /// Matched instances that were changed. The others changed meanwhile or were already asked to
+    /// cancel. Absent in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     changed: Option<u64>,
-    /// The `cursor` to go on with; null when all have been looked at.
+    /// The `cursor` of the next request; null when all instances have been examined.
     next: Option<String>,
-    /// How many fit. Only of a dry run.
+    /// The number of matching instances. Only in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     count: Option<u64>,
-    /// Whether `count` is all of them; else it is at least so many. Only of a dry run.
+    /// Whether `count` is exact; else it is a lower bound. Only in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     exact: Option<bool>,
@@ -80,7 +81,7 @@ impl Act {
         }
     }
 
-    /// Whether there is something to do in this status.
+    /// Returns whether the verb applies to this status.
     fn is_for(self, status: Status) -> bool {
         match self {
             Act::Retry => matches!(status, Status::Failed | Status::Cancelled),
@@ -89,7 +90,8 @@ impl Act {
         }
     }
 
-    /// Which statuses are meant when none is named. To retry means the failed: whoever cancelled something meant it.
+    /// The statuses that a verb selects by default. Retry selects only failed instances: a cancel
+    /// was intended.
     fn meant(self) -> Vec<Status> {
         let all = Status::ALL.into_iter();
         match self {
@@ -101,8 +103,10 @@ impl Act {
     }
 }
 
-/// Retries, cancels, terminates or deletes what a filter matches: at most 500 with each request, and the caller goes on with `next`.
-/// With `dry_run` it only counts.
+/// Retries, cancels, terminates or deletes the instances that match a filter.
+///
+/// One request handles at most 500. The caller continues with `next`. With `dry_run` it only
+/// counts.
 #[utoipa::path(
     post, path = "/v1/bulk/{verb}", tag = "operations", operation_id = "bulk",
     params(("verb" = String, Path, description = "retry, cancel, terminate or delete")), request_body = BulkBody,
@@ -153,7 +157,7 @@ pub(crate) async fn bulk(
     }))
 }
 
-/// The filter with only those of its statuses in which there is something to do; `None` when none is left.
+/// Keeps the statuses of the filter to which the verb applies. Returns `None` when none is left.
 fn narrowed(mut filter: Filter, act: Act) -> Option<Filter> {
     if filter.statuses.is_empty() {
         filter.statuses = act.meant();

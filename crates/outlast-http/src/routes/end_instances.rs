@@ -1,4 +1,5 @@
-//! Ending instances and trees of them: as a request, or at once; and what came of it for the children.
+//! Routes that cancel or terminate instances and their trees, and that show the effect on
+//! children.
 
 use super::operate::{OperationBody, note};
 use crate::api::Api;
@@ -17,83 +18,84 @@ use outlast_core::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How to end something.
+/// How to end an instance.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[schema(as = Ending)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EndingBody {
     /// Recorded with the operation, and shown on the instance.
     reason: Option<String>,
-    /// Also all that descend from it, whatever their policies say. Needs a token without bounds.
+    /// Also ends all descendants, whatever their close policies. Needs a token without a scope.
     #[schema(required = false)]
     tree: bool,
 }
 
-/// What was found, and so what was done.
+/// The effect of a cancel or terminate.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Ended)]
 pub(crate) struct EndedBody {
     answer: EndedWord,
-    /// What the instance was before.
+    /// The status of the instance before the operation.
     #[schema(value_type = StatusWord)]
     status_before: Status,
 }
 
-/// What was found, in a word.
+/// The effect in one word.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = EndedAnswer)]
 pub(crate) enum EndedWord {
-    /// It is asked to end, and its machine decides how.
+    /// The instance was asked to end, and its machine decides how.
     Requested,
-    /// It had been asked before; nothing was written of it.
+    /// The instance had been asked before; nothing was written.
     AlreadyRequested,
-    /// It is cancelled: it still waited for its place in a window, and nothing of it had run.
+    /// The instance is cancelled. It was still held by a window and had not run.
     NeverStarted,
-    /// It is cancelled.
+    /// The instance is cancelled.
     Terminated,
-    /// It had ended before. Only the answer for a tree, where those that descend from it are told all the same.
+    /// The instance had already finished. Only for a tree, whose descendants are still ended.
     AlreadyEnded,
 }
 
-/// How an instance and all that descend from it stand.
+/// The statuses of an instance and all its descendants.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Family)]
 pub(crate) struct FamilyBody {
-    /// How many there are by status, the instance itself among them.
+    /// The number of instances by status, including the instance itself.
     #[schema(inline)]
     members: Counts,
-    /// How many have not ended: as many as a verb for the tree would be for.
+    /// The number of live instances: those that a verb for the tree would affect.
     live: u64,
-    /// Whether all were counted; else there are at least so many.
+    /// Whether all were counted; else the counts are lower bounds.
     complete: bool,
 }
 
-/// Where to go on, and how far.
+/// The start and size of a page.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct CloseActionsParams {
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     cursor: Option<String>,
-    /// How many, at most 200; 50 if not given.
+    /// The number of entries. Default: 50, at most 200.
     #[param(value_type = Option<u32>)]
     limit: Option<String>,
 }
 
-/// A page of what was done to children.
+/// A page of actions on the children of an instance.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ClosurePage)]
 pub(crate) struct CloseActionsBody {
-    /// In the order it was done; `instance` is the child.
+    /// In the order in which they were applied; `instance` is the child.
     close_actions: Vec<OperationBody>,
     /// The `cursor` of the next page; null when this was the last.
     next: Option<String>,
 }
 
-/// Asks an instance to end. Its machine decides how: it may take more steps to undo what it did.
+/// Asks an instance to end. Its machine decides how: it may take more steps to undo its work.
 ///
-/// One that waits is woken for it; one that runs is told. Asking again changes nothing.
+/// A waiting instance is woken, and the worker of a running one is notified. Asking again changes
+/// nothing.
 #[utoipa::path(
     post, path = "/v1/instances/{id}/cancel", tag = "operations", operation_id = "cancel_instance",
     params(("id" = String, Path)), request_body = Option<EndingBody>,
@@ -108,7 +110,9 @@ pub(crate) async fn cancel(
     cancel_one(&api, &caller, id, body).await
 }
 
-/// Asks the instance that holds a correlation key to end; else the latest that held it is answered for.
+/// Asks the holder of a correlation key to end.
+///
+/// If no instance holds the key, the response is about the latest holder.
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/cancel", tag = "operations", operation_id = "cancel_holder",
     params(("machine" = String, Path), ("key" = String, Path)), request_body = Option<EndingBody>,
@@ -145,7 +149,9 @@ async fn cancel_one(
     }
 }
 
-/// JoinSets an instance as cancelled, whatever it does. The outcome of a step that runs is not written.
+/// Ends an instance as cancelled, whatever its status.
+///
+/// The outcome of a running step is not written.
 #[utoipa::path(
     post, path = "/v1/instances/{id}/terminate", tag = "operations", operation_id = "terminate_instance",
     params(("id" = String, Path)), request_body = Option<EndingBody>,
@@ -160,8 +166,9 @@ pub(crate) async fn terminate(
     terminate_one(&api, &caller, id, body).await
 }
 
-/// JoinSets the instance that holds a correlation key as cancelled, whatever it does; else the latest that held it is
-/// answered for.
+/// Ends the holder of a correlation key as cancelled, whatever its status.
+///
+/// If no instance holds the key, the response is about the latest holder.
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/terminate", tag = "operations", operation_id = "terminate_holder",
     params(("machine" = String, Path), ("key" = String, Path)), request_body = Option<EndingBody>,
@@ -196,8 +203,9 @@ async fn terminate_one(
     }
 }
 
-/// How an instance and all that descend from it stand, counted up to 100,000: what a cancel or a terminate of its tree
-/// would be for.
+/// Counts an instance and its descendants by status, up to 100,000.
+///
+/// A cancel or terminate of the tree would affect these instances.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/family", tag = "instances", operation_id = "count_family",
     params(("id" = String, Path)),
@@ -214,7 +222,7 @@ pub(crate) async fn family(
     Ok(Json(FamilyBody::of(&family)))
 }
 
-/// What was done to the children of an instance because of it: its end, its join, or a tree that was ended.
+/// Lists the actions on children that an instance's end, its join or the end of a tree caused.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/close_actions", tag = "instances", operation_id = "list_close_actions",
     params(("id" = String, Path), CloseActionsParams),
@@ -246,7 +254,7 @@ pub(crate) async fn close_actions(
     }))
 }
 
-/// Those of the close_actions whose child is within reach.
+/// Keeps the close actions whose child is within the token's scope.
 async fn seen(
     api: &Api,
     scope: &TokenScope,
@@ -268,8 +276,8 @@ async fn seen(
     Ok(seen)
 }
 
-/// Whether the caller reaches the instance and, for a tree, whatever may descend from it. Whose queues those are is known
-/// only once they are there, so no bounded token will do.
+/// Checks that the caller may act on the instance and, for a tree, on its descendants. The queues
+/// of later descendants are not known yet, so a tree needs a token without a scope.
 async fn check_reach(
     api: &Api,
     caller: &Caller,
@@ -292,7 +300,7 @@ fn ended(answer: EndedWord, status_before: Status) -> Json<EndedBody> {
     })
 }
 
-/// Nothing was to be done for the instance; in a tree there may be others.
+/// The instance itself needed no change; in a tree, its descendants may.
 fn already_ended(
     id: InstanceId,
     status: Status,

@@ -1,4 +1,4 @@
-//! Live changes, as server-sent events.
+//! Live changes as server-sent events.
 
 use super::overview::overview;
 use crate::api::Api;
@@ -25,23 +25,24 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-/// How often the overview is told.
+/// How often the overview is sent.
 const OVERVIEW_EVERY: Duration = Duration::from_secs(2);
-/// How often something is said, so that both sides know the other is there.
+/// How often a ping is sent, so that both sides detect a lost connection.
 const PING_EVERY: Duration = Duration::from_secs(10);
-/// A stream rests so long for each part that its looks take, so that many cannot keep the database busy.
+/// A stream pauses this many times as long as its reads took, so that many streams cannot keep the
+/// database busy.
 const REST: u32 = 10;
-/// A look at instances one by one takes at least so long for each.
+/// The minimum time per instance of a read by id.
 const EACH: Duration = Duration::from_millis(10);
 
-/// Whom to follow one by one; without any, the page of a list.
+/// The instances to follow by id; without ids, a page of a list.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct FollowParams {
     /// Follow this instance; repeated for several, at most 200.
     id: Vec<String>,
-    /// Follow the page of this length, at most 200; without it, the overview alone is told.
+    /// Follow a page of this size, at most 200. Without it, only the overview is sent.
     #[param(value_type = Option<u32>)]
     limit: Option<String>,
     /// Follow the page that begins here: a `next` of the list with the same filter.
@@ -50,10 +51,14 @@ pub(crate) struct FollowParams {
 
 /// Live changes as server-sent events.
 ///
-/// `instance` has an instance as lists show it: each that is followed when the stream begins, and again when it has changed.
-/// `gone` has the id of one that is no longer there or no longer on the page. `overview` has everything at a glance, every two
-/// seconds. `problem` says that a look failed; the stream goes on. `ping` says nothing. A stream does not remember: after a
-/// break it begins anew.
+/// `instance` carries an instance in the form of the lists. It is sent for each followed instance
+/// at the start, and again after each change.
+///
+/// `gone` carries the id of an instance that was deleted or has left the page. `overview` carries
+/// the overview, every two seconds. `problem` reports a failed read; the stream continues. `ping`
+/// carries nothing.
+///
+/// A stream has no memory: after a reconnect it starts from the beginning.
 #[utoipa::path(
     get, path = "/v1/events", tag = "overview", operation_id = "follow_events",
     params(FilterParams, FollowParams),
@@ -91,7 +96,7 @@ pub(crate) async fn follow(
         .event(Event::default().event("ping").data("{}"));
     let events = futures_util::StreamExt::take_until(events, Box::pin(stopped));
     Ok((
-        // Proxies that gather what they pass on would hold events back.
+        // A buffering proxy would hold events back.
         [("x-accel-buffering", "no")],
         Sse::new(events).keep_alive(ping),
     ))
@@ -124,7 +129,7 @@ fn followed(filter: FilterParams, params: FollowParams) -> Result<Followed, Prob
             .as_deref()
             .map(|cursor| question.position(cursor))
             .transpose()?;
-        // What is wrong with the filter is said now, not in an event.
+        // Reports an invalid filter in this response, not in an event.
         filter.filter(outlast_core::Timestamp(0))?;
         return Ok(Followed::Page {
             limit: page.limit()?,
@@ -151,12 +156,12 @@ fn followed(filter: FilterParams, params: FollowParams) -> Result<Followed, Prob
     Ok(Followed::Each(ids))
 }
 
-/// One stream: what it follows, and what it has told.
+/// One stream: the instances that it follows, and what it has sent.
 struct Following {
     api: Arc<Api>,
     caller: Arc<Caller>,
     followed: Followed,
-    /// What was last told of each.
+    /// The last version sent of each instance.
     told: BTreeMap<InstanceId, Told>,
     waiting: VecDeque<Event>,
     next_look: Instant,
@@ -164,12 +169,12 @@ struct Following {
     _place: OwnedSemaphorePermit,
 }
 
-/// What tells one moment of an instance from another. Being woken and being asked to cancel do not change the revision.
+/// Identifies a version of an instance. A wake and a cancel request do not change the revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     revision: Revision,
     status: Status,
-    /// Whether a cancel was requested, and answered.
+    /// Whether a cancel was requested, and whether the machine has answered it.
     cancel: Option<bool>,
 }
 
@@ -184,7 +189,7 @@ impl Told {
     }
 }
 
-/// An instance as it is told. Its state is dropped at once: a stream follows many.
+/// An instance as it is sent. Its state is dropped at once, because a stream follows many.
 type Seen = (InstanceId, Told, InstanceBody);
 
 fn seen(instance: Instance) -> Seen {
@@ -211,7 +216,7 @@ impl Following {
         }
     }
 
-    /// The next event. Nothing gathers while the other side does not read.
+    /// Returns the next event. Nothing accumulates while the client does not read.
     async fn next(&mut self) -> Event {
         loop {
             if let Some(event) = self.waiting.pop_front() {
@@ -243,7 +248,7 @@ impl Following {
         }
     }
 
-    /// Looks, and says how long it is until the next look at least.
+    /// Reads once and returns the minimum time until the next read.
     async fn look(&mut self) -> Duration {
         let found = self.find().await;
         match found {
@@ -287,7 +292,7 @@ impl Following {
         }
     }
 
-    /// Tells what has changed since it was last told.
+    /// Queues an event for each change since the last version sent.
     fn compare(&mut self, found: Vec<Seen>) {
         #[derive(Serialize)]
         struct Gone {

@@ -1,4 +1,4 @@
-//! What an instance waits for, in one sentence.
+//! The sentence that says what an instance waits for.
 
 use crate::api::Api;
 use crate::auth::TokenScope;
@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use outlast::workflow::Waits;
 use outlast_core::Instance;
 
-/// The sentence, as far as somebody with this reach may know.
+/// Returns the sentence, reduced to what a token with this scope may see.
 pub(crate) async fn sentence(
     api: &Api,
     scope: &TokenScope,
@@ -16,7 +16,7 @@ pub(crate) async fn sentence(
     if scope.is_everything() || instance.partition_key.is_none() {
         return Ok(api.client.explain_with(instance, waits).await?);
     }
-    // Who stands before it in the line of its partition key may be somebody else's.
+    // The instances ahead of it in the partition line may be outside the scope.
     let alone = Instance {
         partition_key: None,
         ..instance.clone()

@@ -1,4 +1,4 @@
-//! Parents and children.
+//! Routes for children and trees of instances.
 
 use crate::api::Api;
 use crate::auth::TokenScope;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Which children.
+/// Selects children.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
@@ -27,9 +27,9 @@ pub(crate) struct ChildrenParams {
     round: Option<String>,
     /// In one of these statuses; repeated or separated by commas.
     status: Vec<String>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     cursor: Option<String>,
-    /// How many, at most 200; 50 if not given.
+    /// The number of children. Default: 50, at most 200.
     #[param(value_type = Option<u32>)]
     limit: Option<String>,
 }
@@ -44,22 +44,22 @@ pub(crate) struct ChildrenBody {
     next: Option<String>,
 }
 
-/// How deep to look.
+/// The depth of a tree.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct TreeParams {
-    /// How many levels below the root, at most 5; 3 if not given.
+    /// The number of levels below the root. Default: 3, at most 5.
     #[param(value_type = Option<u32>)]
     depth: Option<String>,
 }
 
-/// An instance and what it started.
+/// An instance and its descendants.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Tree)]
 pub(crate) struct TreeBody {
     root: NodeBody,
-    /// Whether there are more than are shown.
+    /// Whether there are more nodes than are shown.
     truncated: bool,
 }
 
@@ -76,19 +76,19 @@ pub(crate) struct NodeBody {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = TreeRound)]
 pub(crate) struct RoundBody {
-    /// From 1.
+    /// Counts from 1.
     round: i32,
-    /// How many children of each status there are.
+    /// The number of children by status.
     #[schema(inline)]
     counts: Counts,
     /// Whether all of them were counted.
     exact: bool,
-    /// Some of them, oldest first.
+    /// The first children, oldest first.
     #[schema(no_recursion)]
     children: Vec<NodeBody>,
 }
 
-/// The children of an instance, newest first.
+/// Lists the children of an instance, newest first.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/children", tag = "instances", operation_id = "list_children",
     params(("id" = String, Path), ChildrenParams),
@@ -139,7 +139,7 @@ fn round_of(child: &Instance) -> Option<i32> {
     child.parent.as_ref().map(|parent| parent.round)
 }
 
-/// An instance with what it started and what those started, as far as a page can show it.
+/// Returns an instance and its descendants, as far as one page can show them.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/tree", tag = "instances", operation_id = "get_tree",
     params(("id" = String, Path), TreeParams),
@@ -168,7 +168,7 @@ pub(crate) async fn tree(
     Ok(Json(TreeBody { root, truncated }))
 }
 
-/// Walks a family level by level, so that what does not fit is what is furthest away.
+/// Walks a family level by level, so that a full page leaves out the most distant nodes.
 struct Walk<'a> {
     api: &'a Api,
     scope: &'a TokenScope,
@@ -214,7 +214,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Counts the children of an instance, and takes as many as there is room for.
+    /// Counts the children of an instance, and takes as many as fit.
     async fn look_at(&mut self, id: InstanceId, level: usize) -> Result<(), Problem> {
         let wanted = Wanted {
             filter: Filter {
@@ -230,7 +230,7 @@ impl<'a> Walk<'a> {
         let mut rounds = self
             .rounds(id, &found.instances, found.next.is_none())
             .await?;
-        // Pages are newest first, and a family is read from its eldest.
+        // Pages are newest first, and a tree is shown oldest first.
         for child in found.instances.into_iter().rev() {
             let Some(round) = round_of(&child).and_then(|round| rounds.get_mut(&round)) else {
                 continue;
@@ -248,7 +248,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The rounds of an instance with their counts: the store's, or, for who does not see all of it, of what was seen.
+    /// Returns the rounds of an instance with their counts. For a token with a scope, it counts
+    /// only the children that were seen.
     async fn rounds(
         &self,
         id: InstanceId,

@@ -1,4 +1,4 @@
-//! Whether the process answers, and whether its database takes writes.
+//! Liveness and readiness: whether the process responds, and whether its database accepts writes.
 
 use crate::api::Api;
 use crate::limits::{READY_FOR, READY_WITHIN, UNREADY_FOR};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::Mutex;
 
-/// All is well.
+/// The process is healthy.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Health)]
 pub(crate) struct HealthBody {
@@ -19,7 +19,7 @@ pub(crate) struct HealthBody {
     status: &'static str,
 }
 
-/// The process answers. No token is needed.
+/// Reports that the process responds. No token is needed.
 #[utoipa::path(
     get, path = "/healthz", tag = "health", operation_id = "get_health", security(()),
     responses((status = 200, description = "The process answers.", body = HealthBody)),
@@ -28,17 +28,19 @@ pub(crate) async fn health() -> Json<HealthBody> {
     Json(HealthBody { status: "ok" })
 }
 
-/// The database takes writes, or this process may only read it.
+/// The database accepts writes, or this process may only read.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Readiness)]
 pub(crate) struct ReadinessBody {
     /// `ok`.
     status: &'static str,
-    /// Whether the process may write. It is ready without that: then it only shows.
+    /// Whether the process may write. A process that may only read is ready as well.
     writes: bool,
 }
 
-/// The database takes writes, or answers a process that may only read it; within two seconds. No token is needed.
+/// Reports within two seconds whether the database is ready. No token is needed.
+///
+/// It is ready if it accepts writes, or if it responds to a process that may only read.
 #[utoipa::path(
     get, path = "/readyz", tag = "health", operation_id = "get_readiness", security(()),
     responses((status = 200, description = "The database takes writes, or the process may only read it.", body = ReadinessBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
@@ -51,11 +53,13 @@ pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Json<ReadinessB
     Ok(Json(ReadinessBody { status, writes }))
 }
 
-/// Whether the database takes writes, as it was last tried. One request tries, and the others wait for its answer.
+/// Caches whether the database accepts writes. One request tries, and the others wait for its
+/// result.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(Instant, Found)>>);
 
-/// Whether the process may write, or what keeps the database from it: in words that tell nothing of the database.
+/// Whether the process may write, or why the database does not accept writes. The text reveals
+/// nothing about the database.
 type Found = Result<bool, &'static str>;
 
 impl Readiness {

@@ -1,4 +1,5 @@
-//! The history of an instance: its events page by page, its runs, and a run of a workflow as a document.
+//! Routes for the history of an instance: its events, its calls, its runs, and an export of a
+//! workflow run.
 
 use crate::api::Api;
 use crate::barrier::PolicyWord;
@@ -14,44 +15,44 @@ use outlast_core::Instance;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Which events.
+/// Selects events.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct HistoryParams {
-    /// Of this run; the present one if not given.
+    /// Of this run. Default: the current run.
     #[param(value_type = Option<i32>)]
     run: Option<String>,
-    /// Those after this one: the `next` of the page before.
+    /// Events after this one: the `next` of the previous page.
     #[param(value_type = Option<i32>)]
     after: Option<String>,
-    /// How many, at most 200; 50 if not given. A page with large payloads may have fewer.
+    /// The number of events. Default: 50, at most 200. A page with large payloads may have fewer.
     #[param(value_type = Option<u32>)]
     limit: Option<String>,
 }
 
-/// Which calls.
+/// Selects calls.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct CallsParams {
-    /// Of this run; the present one if not given.
+    /// Of this run. Default: the current run.
     #[param(value_type = Option<i32>)]
     run: Option<String>,
-    /// Those after this call: the `next` of the page before.
+    /// Calls after this one: the `next` of the previous page.
     #[param(value_type = Option<i32>)]
     after: Option<String>,
-    /// How many, at most 200; 50 if not given.
+    /// The number of calls. Default: 50, at most 200.
     #[param(value_type = Option<u32>)]
     limit: Option<String>,
 }
 
-/// Which run.
+/// Selects a run.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct RunParams {
-    /// This one; the present one if not given.
+    /// This run. Default: the current run.
     #[param(value_type = Option<i32>)]
     run: Option<String>,
 }
@@ -60,11 +61,11 @@ pub(crate) struct RunParams {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = HistoryPage)]
 pub(crate) struct HistoryBody {
-    /// Of which run.
+    /// The run of these events.
     run: i32,
-    /// In their order.
+    /// In the order in which they were recorded.
     events: Vec<EventBody>,
-    /// The `after` of the next page; null when this was the last for now.
+    /// The `after` of the next page; null when this is the last page at present.
     next: Option<i32>,
 }
 
@@ -72,11 +73,11 @@ pub(crate) struct HistoryBody {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = CallPage)]
 pub(crate) struct CallsBody {
-    /// Of which run.
+    /// The run of these calls.
     run: i32,
     /// In the order of the calls.
     calls: Vec<CallBody>,
-    /// The `after` of the next page; null when this was the last for now.
+    /// The `after` of the next page; null when this is the last page at present.
     next: Option<i32>,
 }
 
@@ -84,18 +85,19 @@ pub(crate) struct CallsBody {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Runs)]
 pub(crate) struct RunsBody {
-    /// Those whose history is stored, in their order. A machine has one, if it records its history.
+    /// The runs whose history is stored, in order. A machine has one if it records its history.
     runs: Vec<RunBody>,
-    /// The run that the instance is in.
+    /// The current run of the instance.
     present: i32,
 }
 
-/// A run with its whole history: what `outlast export` writes, and what a test replays against other code.
+/// A run with its whole history: what `outlast export` writes, and what a test replays against
+/// other code.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ExportedRun)]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(crate) struct ExportBody {
-    /// The form of this document.
+    /// The format version of this document.
     format: u32,
     instance: i64,
     workflow: String,
@@ -107,15 +109,16 @@ pub(crate) struct ExportBody {
     #[schema(required = false)]
     trace: Option<String>,
     status: StatusWord,
-    /// What the run began with.
+    /// The input of the run.
     input: serde_json::Value,
     events: Vec<ExportedEvent>,
-    /// What the end of the run has meant for its children; not there when nothing.
+    /// The close policies that the end of the run applied to its children; absent when there are
+    /// none.
     #[schema(required = false)]
     policies: Vec<ExportedPolicy>,
 }
 
-/// A policy of an exported history that was applied to a child.
+/// A close policy of an exported history that was applied to a child.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ExportedPolicy)]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -125,7 +128,7 @@ pub(crate) struct ExportedPolicy {
     at: i64,
     /// `policy_applied`.
     kind: String,
-    /// The run and the call that had started the child.
+    /// The run and the call that started the child.
     #[schema(required = false)]
     run: Option<i32>,
     #[schema(required = false)]
@@ -155,8 +158,10 @@ pub(crate) struct ExportedEvent {
     data: serde_json::Value,
 }
 
-/// What happened to an instance, in its order: in a run of a workflow its events, and after them each policy that its end has
-/// applied to a child; of a machine that records its history its transitions.
+/// Lists the history of an instance in order.
+///
+/// A workflow run has its events, then each close policy that its end applied to a child. A
+/// machine that records its history has its transitions.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/history", tag = "instances", operation_id = "get_history",
     params(("id" = String, Path), HistoryParams),
@@ -184,8 +189,10 @@ pub(crate) async fn history(
     }))
 }
 
-/// The children of a run, call by call, as the workflow's own history has them: one for each call, however many runs the child
-/// has, and also of children that are not stored any more.
+/// Lists the children of a run by call, as the workflow's history has them.
+///
+/// There is one entry for each call, however many runs the child has, even if the child is no
+/// longer stored.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/calls", tag = "instances", operation_id = "list_calls",
     params(("id" = String, Path), CallsParams),
@@ -202,7 +209,7 @@ pub(crate) async fn calls(
     let limit = limit(params.limit.as_deref())?;
     let instance = api.instance(&caller.scope, id).await?;
     let run = stored_run(&api, &instance, run).await?;
-    // One more tells whether there is one.
+    // Reads one more row to know whether there is another page.
     let max = limit + 1;
     let mut calls = api.client.child_calls(&instance, run, after, max).await?;
     let is_more = calls.len() > limit;
@@ -215,7 +222,9 @@ pub(crate) async fn calls(
     }))
 }
 
-/// The runs of an instance whose history is stored. A workflow that continues as new begins another one.
+/// Lists the runs of an instance whose history is stored.
+///
+/// A workflow that continues as new begins another run.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/runs", tag = "instances", operation_id = "list_runs",
     params(("id" = String, Path)),
@@ -234,7 +243,7 @@ pub(crate) async fn runs(
     }))
 }
 
-/// A run of a workflow with its whole history, as a document.
+/// Exports a run of a workflow with its whole history.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/export", tag = "instances", operation_id = "export_history",
     params(("id" = String, Path), RunParams),
@@ -273,7 +282,8 @@ fn after_of(given: Option<&str>, what: &str) -> Result<i32, Problem> {
     }
 }
 
-/// The run that is meant, if its history is there. One that has just begun has none yet, and is there all the same.
+/// Returns the requested run if its history is stored. A run that has just begun has no events
+/// yet, but it exists.
 async fn stored_run(api: &Api, instance: &Instance, run: Option<i32>) -> Result<i32, Problem> {
     let wanted = run.unwrap_or(instance.run);
     if instance.has_history() && wanted == instance.run {

@@ -1,4 +1,4 @@
-//! Starting instances.
+//! Routes that start instances.
 
 use crate::api::Api;
 use crate::auth::TokenScope;
@@ -22,28 +22,28 @@ use std::time::Duration;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewBody {
     machine: String,
-    /// If not given, the newest that a running worker has, or 1.
+    /// Default: the newest version that a running worker has, or 1.
     version: Option<i32>,
-    /// The step it starts at.
+    /// The first step.
     step: String,
-    /// What that step takes; null if not given. Kept to the letter.
+    /// The state of that step. Default: null. Stored byte for byte.
     #[serde(default = "Document::null")]
     #[schema(value_type = Option<serde_json::Value>, required = false)]
     state: Document,
-    /// If not given, the machine's own queue where a running worker knows it, or `default`.
+    /// Default: the queue that a running worker declares for the machine, or `default`.
     queue: Option<String>,
     /// Lower is more urgent.
     #[serde(default)]
     #[schema(required = false)]
     priority: i16,
-    /// Not before so many milliseconds from now.
+    /// Do not start before this many milliseconds from now.
     delay_ms: Option<u64>,
-    /// Not before this moment, RFC 3339.
+    /// Do not start before this time, RFC 3339.
     eligible_at: Option<String>,
     /// The correlation key.
     key: Option<String>,
-    /// The statuses in which it holds the key; until it ends, if not given. `awaiting_signal` includes the time in which it
-    /// sleeps; `sleeping` is refused here.
+    /// The statuses in which the instance holds the key. Default: until it finishes.
+    /// `awaiting_signal` includes sleeping; `sleeping` is refused here.
     #[schema(value_type = Option<Vec<crate::shape::StatusWord>>)]
     unique_in: Option<Vec<Status>>,
     partition_key: Option<String>,
@@ -58,25 +58,25 @@ pub(crate) struct BatchBody {
     instances: Vec<NewBody>,
 }
 
-/// What became of an instance to start.
+/// The result of starting an instance.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Inserted)]
 pub(crate) struct InsertedBody {
-    /// The new instance, or the one that holds the key.
+    /// The new instance, or the current holder of the key.
     id: String,
-    /// False when the key was held: nothing was written.
+    /// False when the key was held and nothing was written.
     created: bool,
 }
 
-/// What became of each.
+/// The result for each instance.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = InsertedBatch)]
 pub(crate) struct InsertedBatchBody {
-    /// In the order of what was given.
+    /// In the order of the request.
     instances: Vec<ItemBody>,
 }
 
-/// What became of one of many: an id, or an error.
+/// The result for one instance of a batch: an id, or an error.
 #[derive(Debug, Default, Serialize, utoipa::ToSchema)]
 #[schema(as = InsertedItem)]
 pub(crate) struct ItemBody {
@@ -91,7 +91,7 @@ pub(crate) struct ItemBody {
     error: Option<ItemError>,
 }
 
-/// Why one of many was refused.
+/// Why an instance of a batch was refused.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct ItemError {
     code: &'static str,
@@ -100,8 +100,8 @@ pub(crate) struct ItemError {
 
 /// Starts an instance.
 ///
-/// With the header `Idempotency-Key` and no `key` of its own, the header is its key, held for as long as the instance is
-/// stored: sent again, the same instance is answered.
+/// Without a `key` in the body, the header `Idempotency-Key` is the key. It is held for as long as
+/// the instance is stored, so a repeated request returns the same instance.
 #[utoipa::path(
     post, path = "/v1/instances", tag = "instances", operation_id = "insert_instance",
     params(("Idempotency-Key" = Option<String>, Header)),
@@ -142,7 +142,7 @@ pub(crate) async fn insert(
     ))
 }
 
-/// Starts many instances. Each is answered for itself: what is wrong with one does not keep the others back.
+/// Starts many instances. Each has its own result: an invalid one does not affect the others.
 #[utoipa::path(
     post, path = "/v1/instances/batch", tag = "instances", operation_id = "insert_instances",
     request_body = BatchBody,
@@ -203,7 +203,7 @@ fn item(settled: Result<(InstanceId, bool), Problem>) -> ItemBody {
     }
 }
 
-/// Who has the key now. A holder out of reach is not named.
+/// Returns the holder of the key. A holder outside the scope is not named.
 async fn settle(
     api: &Api,
     scope: &TokenScope,
@@ -248,7 +248,7 @@ fn take_idempotency_key(body: &mut NewBody, headers: &HeaderMap) -> Result<(), P
     Ok(())
 }
 
-/// The row of a body, if it can be stored and the caller may store it.
+/// Returns the row of a body, if it is valid and within the caller's scope.
 fn row(body: NewBody, offers: &Offers, scope: &TokenScope) -> Result<NewInstance, Problem> {
     let start = start(&body)?;
     let (version, queue) = offers.complete(&body);
@@ -294,11 +294,11 @@ fn start(body: &NewBody) -> Result<Start, Problem> {
     }
 }
 
-/// What running workers say about machines: fills in what a caller leaves out.
+/// The machines that running workers declare. They supply the defaults of a request.
 struct Offers(Vec<Worker>);
 
 impl Offers {
-    /// Asked for only when something is left out.
+    /// Reads the workers only when the request leaves something out.
     async fn of<'a>(
         api: &Api,
         bodies: impl IntoIterator<Item = &'a NewBody>,

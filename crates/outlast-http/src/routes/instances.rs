@@ -1,4 +1,4 @@
-//! Looking at instances.
+//! Routes that list, count and read instances.
 
 use super::explain::sentence;
 use crate::api::Api;
@@ -25,11 +25,12 @@ pub(crate) struct PageBody {
     pub(crate) instances: Vec<InstanceBody>,
     /// The `cursor` of the next page; null when this was the last.
     pub(crate) next: Option<String>,
-    /// False when the page is short because looking was given up for now: going on may find more.
+    /// False when the page is short because the scan reached its bound: the next page may have
+    /// more.
     pub(crate) scanned_all: bool,
 }
 
-/// A page of instances, newest first.
+/// Lists instances, newest first.
 #[utoipa::path(
     get, path = "/v1/instances", tag = "instances", operation_id = "list_instances",
     params(FilterParams, PageParams),
@@ -66,7 +67,7 @@ pub(crate) async fn list(
     }))
 }
 
-/// How many instances fit.
+/// Counts the matching instances.
 #[utoipa::path(
     get, path = "/v1/instances/count", tag = "instances", operation_id = "count_instances",
     params(FilterParams),
@@ -81,7 +82,7 @@ pub(crate) async fn count(
     Ok(Json(api.count(&caller.scope, &filter).await?.into()))
 }
 
-/// One instance, with everything.
+/// Returns an instance with all its fields.
 #[utoipa::path(
     get, path = "/v1/instances/{id}", tag = "instances", operation_id = "get_instance",
     params(("id" = String, Path)),
@@ -96,7 +97,7 @@ pub(crate) async fn get(
     Ok(Json(whole(&api, &caller.scope, instance).await?))
 }
 
-/// The instance that holds a correlation key, else the latest that held it.
+/// Returns the holder of a correlation key, or else its latest holder.
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}", tag = "instances", operation_id = "get_holder",
     params(("machine" = String, Path), ("key" = String, Path)),
@@ -111,7 +112,7 @@ pub(crate) async fn holder(
     Ok(Json(whole(&api, &caller.scope, instance).await?))
 }
 
-/// An instance with everything, the sentence too.
+/// Returns an instance with all its fields and the sentence about its wait.
 pub(crate) async fn whole(
     api: &Api,
     scope: &TokenScope,
@@ -130,7 +131,8 @@ pub(crate) async fn whole(
     Ok(body)
 }
 
-/// The call that has started it. It is told from the parent's history, so only to who may see the parent.
+/// Returns the call that started the instance. It comes from the parent's history, so the caller
+/// must be allowed to see the parent.
 async fn origin(
     api: &Api,
     scope: &TokenScope,

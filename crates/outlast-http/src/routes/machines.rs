@@ -1,4 +1,4 @@
-//! Machines: their steps, how many stand at each, and the ways between them that were seen.
+//! Routes for machines: their steps, the instances at each step, and the observed transitions.
 
 use super::workers::seen;
 use crate::api::Api;
@@ -21,11 +21,11 @@ use std::sync::Arc;
 #[schema(as = Machines)]
 pub(crate) struct MachinesBody {
     machines: Vec<MachineBody>,
-    /// When counting began.
+    /// When the count began.
     surveyed_at: Moment,
-    /// Whether all instances were counted; else it is the first time and under way.
+    /// Whether all instances were counted; false during the first count.
     complete: bool,
-    /// How far back runs and transitions go.
+    /// The period of runs and transitions, in minutes.
     window_minutes: i64,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct MachinesBody {
 pub(crate) struct MachineBody {
     name: String,
     version: i32,
-    /// The queue its instances wait in unless they say otherwise; null when no running worker has it.
+    /// The default queue of its instances; null when no running worker has the machine.
     queue: Option<String>,
-    /// As they were written down, then others that were seen.
+    /// In the order of their declaration, then other steps that were observed.
     steps: Vec<StepBody>,
-    /// The ways that were taken.
+    /// The observed transitions.
     transitions: Vec<TransitionBody>,
-    /// How many running workers have it.
+    /// The number of running workers that have it.
     workers: usize,
 }
 
@@ -50,27 +50,28 @@ pub(crate) struct MachineBody {
 #[schema(as = Step)]
 pub(crate) struct StepBody {
     name: String,
-    /// Whether a running worker has it; else it was only seen.
+    /// Whether a running worker declares it; else it was only observed.
     declared: bool,
-    /// How many instances stand there, by status; of those that ended, it was the last.
+    /// The number of instances at the step, by status. A finished instance counts at its last
+    /// step.
     #[schema(inline)]
     counts: Counts,
-    /// How often it was run.
+    /// The number of runs.
     runs: u64,
-    /// How often it came to a retry or a stop.
+    /// The number of runs that ended with a retry or a failure.
     failures: u64,
-    /// How long it ran on average; null when it did not.
+    /// The mean duration of a run; null without runs.
     mean_ms: Option<f64>,
-    /// Since when the longest-standing instance that has not ended has not moved.
+    /// When the live instance that has not changed for longest was last updated.
     oldest_updated_at: Option<Moment>,
 }
 
-/// A way from a step to the next.
+/// A transition from a step to the next.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Transition)]
 pub(crate) struct TransitionBody {
     from: String,
-    /// Null when it ended.
+    /// Null when the instance finished.
     to: Option<String>,
     /// next, retry, wait, fan_out, done, stop or cancel.
     outcome: String,
@@ -78,7 +79,7 @@ pub(crate) struct TransitionBody {
     mean_ms: Option<f64>,
 }
 
-/// Every machine that is run or has instances.
+/// Lists every machine that a worker has or that has instances.
 #[utoipa::path(
     get, path = "/v1/machines", tag = "machines", operation_id = "list_machines",
     responses((status = 200, description = "The machines.", body = MachinesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
@@ -91,7 +92,7 @@ pub(crate) async fn list(
     Ok(Json(body(&glance, &caller.scope, None)))
 }
 
-/// The versions of one machine.
+/// Lists the versions of one machine.
 #[utoipa::path(
     get, path = "/v1/machines/{machine}", tag = "machines", operation_id = "get_machine",
     params(("machine" = String, Path)),
@@ -127,7 +128,7 @@ fn body(glance: &Glance, scope: &TokenScope, only: Option<&str>) -> MachinesBody
             .filter(|offer| scope.has_queue(&offer.queue))
             .for_each(|offer| machines.offer(offer));
     }
-    // Where instances stand is not counted by queue, so who sees some queues only does not see it.
+    // These counts are not by queue, so a token bound to queues does not see them.
     if scope.queues.is_none() {
         let standings = glance
             .standings
@@ -224,7 +225,7 @@ impl Machines {
     }
 }
 
-/// Whether a run that came to this outcome did not get on.
+/// Returns whether a run with this outcome counts as a failure.
 pub(crate) fn is_failure(outcome: &str) -> bool {
     matches!(outcome, "retry" | "fail" | "stop")
 }

@@ -1,4 +1,4 @@
-//! Figures for Prometheus.
+//! The route for Prometheus.
 
 use crate::api::Api;
 use crate::extract::MayRead;
@@ -8,7 +8,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use std::sync::Arc;
 
-/// The figures of this process, in the text format of Prometheus.
+/// Returns the metrics of this process in the Prometheus text format.
 #[utoipa::path(
     get, path = "/metrics", tag = "health", operation_id = "get_metrics",
     responses(

@@ -1,4 +1,4 @@
-//! The routes, a file for each thing they are about.
+//! The routes, one file per resource.
 
 mod bulk;
 mod end_instances;

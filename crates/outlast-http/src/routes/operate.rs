@@ -1,4 +1,5 @@
-//! What people do to one instance: retry and delete; and the record of it. How it is ended is in `ending`.
+//! Routes that retry and delete one instance, and its log of operations. `end_instances` has
+//! cancel and terminate.
 
 use crate::api::Api;
 use crate::auth::Caller;
@@ -11,7 +12,7 @@ use outlast_core::{DeleteAnswer, Note, Operation, RetryAnswer, Status, Verb};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Why something is done.
+/// The reason for an operation.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[schema(as = Reason)]
 #[serde(deny_unknown_fields, default)]
@@ -20,7 +21,7 @@ pub(crate) struct ReasonBody {
     pub(crate) reason: Option<String>,
 }
 
-/// Why something is done.
+/// The reason for an operation.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
@@ -29,7 +30,7 @@ pub(crate) struct ReasonParams {
     reason: Option<String>,
 }
 
-/// What was done.
+/// The effect of the operation.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Answer)]
 pub(crate) struct AnswerBody {
@@ -37,7 +38,7 @@ pub(crate) struct AnswerBody {
     answer: &'static str,
 }
 
-/// What operators did.
+/// The log of operations.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Operations)]
 pub(crate) struct OperationsBody {
@@ -45,11 +46,11 @@ pub(crate) struct OperationsBody {
     operations: Vec<OperationBody>,
 }
 
-/// Something an operator did, or a parent to its children.
+/// An operation by an operator, or by a parent on its children.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Operation)]
 pub(crate) struct OperationBody {
-    /// They grow.
+    /// Ids ascend.
     #[schema(example = "42")]
     id: String,
     /// `cancel`, `terminate`, `retry`, `pause`, `resume` or `delete`.
@@ -57,18 +58,18 @@ pub(crate) struct OperationBody {
     verb: Verb,
     instance: Option<String>,
     queue: Option<String>,
-    /// Who: the name of the token, or `parent`.
+    /// The name of the token, or `parent`.
     by: String,
     reason: Option<String>,
-    /// The parent because of which it was done: its end, its join, or a tree that was ended.
+    /// The instance whose end, join or tree caused the operation.
     cause: Option<String>,
-    /// What the instance was before.
+    /// The status of the instance before the operation.
     #[schema(value_type = Option<crate::shape::StatusWord>)]
     status_before: Option<Status>,
     at: Moment,
 }
 
-/// What an operator's verb is recorded with.
+/// Returns the note that is recorded with an operator's verb.
 pub(crate) fn note(caller: &Caller, reason: Option<String>) -> Note {
     Note {
         by: caller.name.clone(),
@@ -76,7 +77,7 @@ pub(crate) fn note(caller: &Caller, reason: Option<String>) -> Note {
     }
 }
 
-/// Starts a failed or cancelled instance again at the step where it ended.
+/// Restarts a failed or cancelled instance at the step where it ended.
 #[utoipa::path(
     post, path = "/v1/instances/{id}/retry", tag = "operations", operation_id = "retry_instance",
     params(("id" = String, Path)), request_body = Option<ReasonBody>,
@@ -101,7 +102,7 @@ pub(crate) async fn retry(
     }
 }
 
-/// Removes an instance that has ended.
+/// Deletes a finished instance.
 #[utoipa::path(
     delete, path = "/v1/instances/{id}", tag = "operations", operation_id = "delete_instance",
     params(("id" = String, Path), ReasonParams),
@@ -135,7 +136,7 @@ pub(crate) async fn delete(
     }
 }
 
-/// What operators, or its parent, did to an instance, newest first.
+/// Lists the operations on an instance by operators or by its parent, newest first.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/operations", tag = "operations", operation_id = "list_operations",
     params(("id" = String, Path)),

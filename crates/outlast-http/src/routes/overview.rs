@@ -1,4 +1,4 @@
-//! Everything at a glance: counts, charts, and what needs attention.
+//! The overview: counts, charts, and conditions that need an operator.
 
 use crate::api::Api;
 use crate::attention::{Attention, StepTotals, attention};
@@ -16,24 +16,24 @@ use outlast_core::{BLOCKED, Filter, RETRIES_ALARMING, Status};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Everything at a glance.
+/// The overview of everything within the token's scope.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Overview)]
 pub(crate) struct OverviewBody {
     /// Instances by status.
     #[schema(inline)]
     counts: Counts,
-    /// When counting began.
+    /// When the count began.
     surveyed_at: Moment,
     /// Whether all instances were counted.
     complete: bool,
-    /// What somebody should look at, the worst first.
+    /// Conditions that need an operator, the most severe first.
     attention: Vec<Attention>,
-    /// The last hour, by the minute.
+    /// The last hour, in minutes.
     series: SeriesBody,
 }
 
-/// Everything at a glance.
+/// Returns the overview.
 #[utoipa::path(
     get, path = "/v1/overview", tag = "overview", operation_id = "get_overview",
     responses((status = 200, description = "The overview.", body = OverviewBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
@@ -45,7 +45,7 @@ pub(crate) async fn get(
     overview(&api, &caller.scope).await.map(Json)
 }
 
-/// The overview as far as a token reaches.
+/// Builds the overview that a token may see.
 pub(crate) async fn overview(api: &Api, scope: &TokenScope) -> Result<OverviewBody, Problem> {
     let glance = api.step_counter.glance().await?;
     let standings = match &scope.queues {
@@ -61,7 +61,7 @@ pub(crate) async fn overview(api: &Api, scope: &TokenScope) -> Result<OverviewBo
     })
 }
 
-/// Where instances stand, from the survey.
+/// Sums the instances by status from the counts by step.
 fn surveyed(glance: &Glance, scope: &TokenScope) -> StepTotals {
     let mut standings = StepTotals {
         counts: no_counts(),
@@ -92,7 +92,7 @@ fn nothing(exact: bool) -> CountBody {
     CountBody { count: 0, exact }
 }
 
-/// The same, counted for a token that sees some queues only: the survey does not know queues.
+/// Counts the instances for a token bound to queues: the counts by step are not by queue.
 async fn counted(api: &Api, scope: &TokenScope) -> Result<StepTotals, Problem> {
     let mut counts = no_counts();
     let mut complete = true;

@@ -1,4 +1,4 @@
-//! Queues: how deep they are, and pausing them.
+//! Routes for queues: their depths, pause and resume.
 
 use super::operate::note;
 use crate::api::Api;
@@ -14,17 +14,17 @@ use outlast_core::{Count, Filter, QueueSummary, Status, limits};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How many near names are told.
+/// The number of similar names that an error lists.
 const NAMED_MAX: usize = 5;
 
-/// Why, and whether the queue need not exist.
+/// The reason, and whether the queue may be unknown.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[schema(as = QueueReason)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct QueueReasonBody {
     /// Recorded with the operation.
     reason: Option<String>,
-    /// Also when no queue of this name exists yet.
+    /// Whether to pause a queue that does not exist yet.
     #[schema(required = false)]
     force: bool,
 }
@@ -33,36 +33,37 @@ pub(crate) struct QueueReasonBody {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Queues)]
 pub(crate) struct QueuesBody {
-    /// Those that have work, are paused or are served by a live worker.
+    /// Queues that have work, are paused or are served by a live worker.
     queues: Vec<QueueBody>,
 }
 
-/// A queue at a glance.
+/// A queue and its depth.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Queue)]
 pub(crate) struct QueueBody {
     name: String,
     paused: bool,
-    /// Could be taken now. For a token that sees some machines only: all that are runnable, of those machines.
+    /// Instances that a worker could claim now. For a token bound to machines: all runnable
+    /// instances of those machines.
     eligible: CountBody,
-    /// Wait for their time; null for such a token.
+    /// Instances that are not yet eligible; null for a token bound to machines.
     delayed: Option<CountBody>,
     executing: CountBody,
-    /// Since when the longest-waiting one could have been taken; null for such a token.
+    /// When the oldest eligible instance became eligible; null for a token bound to machines.
     oldest_eligible_at: Option<Moment>,
-    /// Steps started in a minute, over the last one or two; null where nobody has counted.
+    /// Steps started per minute, over the last one or two minutes; null before the first count.
     rate_per_minute: Option<f64>,
 }
 
-/// Whether something has changed.
+/// Whether the request changed something.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Changed)]
 pub(crate) struct ChangedBody {
-    /// False when it was like that already.
+    /// False when the queue already was in this state.
     changed: bool,
 }
 
-/// Every queue that has work, is paused or is served by a live worker.
+/// Lists every queue that has work, is paused or is served by a live worker.
 #[utoipa::path(
     get, path = "/v1/queues", tag = "queues", operation_id = "list_queues",
     responses((status = 200, description = "The queues.", body = QueuesBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
@@ -72,7 +73,7 @@ pub(crate) async fn list(
     MayRead(caller): MayRead,
 ) -> Result<Json<QueuesBody>, Problem> {
     let summaries = api.client.queues().await?;
-    // Depths are of now; without the rate they are still worth showing.
+    // The depths are current, so they are worth showing even without the rate.
     let glance = api.step_counter.glance().await.ok();
     let within = summaries
         .into_iter()
@@ -105,7 +106,7 @@ impl QueueBody {
         }
     }
 
-    /// The queue as far as a token goes that sees some machines only; `None` when it has nothing of theirs.
+    /// Returns the queue for a token bound to machines, or `None` if it has no instances of them.
     async fn of_some_machines(
         api: &Api,
         scope: &TokenScope,
@@ -133,7 +134,7 @@ impl QueueBody {
     }
 }
 
-/// Stops a queue from giving out work; what runs goes on.
+/// Pauses a queue: no further work is claimed, and running steps continue.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/pause", tag = "queues", operation_id = "pause_queue",
     params(("queue" = String, Path)), request_body = Option<QueueReasonBody>,
@@ -151,7 +152,7 @@ pub(crate) async fn pause(
     Ok(Json(ChangedBody { changed }))
 }
 
-/// Lets a queue give out work again.
+/// Resumes a queue.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/resume", tag = "queues", operation_id = "resume_queue",
     params(("queue" = String, Path)), request_body = Option<QueueReasonBody>,
@@ -172,7 +173,7 @@ pub(crate) async fn resume(
     Ok(Json(ChangedBody { changed }))
 }
 
-/// A pause stops everybody's work in the queue, so it takes a token that everything in the queue belongs to.
+/// A pause stops all work in the queue, so the token must not be bound to some of its machines.
 fn check(caller: &Caller, queue: &str) -> Result<(), Problem> {
     limits::check_name("queue", queue)?;
     if caller.scope.has_queue(queue) && caller.scope.machines.is_none() {
@@ -182,7 +183,7 @@ fn check(caller: &Caller, queue: &str) -> Result<(), Problem> {
     Err(Problem::new(Code::Forbidden, detail))
 }
 
-/// A name that may be mistyped is refused, with those that are near it.
+/// Refuses an unknown name, which may be misspelt, and lists similar names.
 async fn check_exists(api: &Api, caller: &Caller, queue: &str, force: bool) -> Result<(), Problem> {
     if force {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The router, put together.
+//! Assembles the routes, the guard and the bounds into one router.
 
 use super::{
     bulk, end_instances, events, family, health, histories, insert, instances, machines, metrics,
@@ -24,7 +24,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// The API and the dashboard, to serve as they are or to mount under any prefix.
+/// Returns the API and the dashboard as a router, to serve alone or to mount under any prefix.
 pub fn router(client: Client, settings: Settings) -> Router {
     let api = Api::new(client, settings);
     let timeout = api.settings.limits.request_timeout;
@@ -50,7 +50,7 @@ pub fn router(client: Client, settings: Settings) -> Router {
         .with_state(api)
 }
 
-/// The document of every route.
+/// Returns the OpenAPI document of every route.
 pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let routes = OpenApiRouter::<Arc<Api>>::with_openapi(Document::openapi());
     let routes = routes
@@ -107,7 +107,7 @@ fn streams() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(events::follow))
 }
 
-/// What needs no token.
+/// Routes without a token.
 fn open() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(health::health))
@@ -124,7 +124,7 @@ fn pages() -> Router<Arc<Api>> {
         .route("/ui/{*path}", get(dashboard::file))
 }
 
-/// This document. No token is needed.
+/// Returns this document. No token is needed.
 #[utoipa::path(
     get, path = "/v1/openapi.json", tag = "health", operation_id = "get_document", security(()),
     responses((status = 200, description = "This document.", body = serde_json::Value)),
@@ -139,7 +139,7 @@ async fn openapi_document(
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// Nothing may take forever.
+/// Bounds the time of every request.
 async fn in_time(
     State(limit): State<Duration>,
     request: Request,
@@ -158,8 +158,8 @@ async fn in_time(
         })
 }
 
-/// Reads take room in memory: as much as a page of values while the answer is made, then as much as the answer has, until it
-/// is sent. An export has no pages and takes all of it.
+/// Reserves memory for reads: a page of values while the response is built, then the size of the
+/// response until it is sent. An export has no pages and reserves the whole budget.
 async fn in_room(
     State(api): State<Arc<Api>>,
     request: Request,
@@ -175,7 +175,7 @@ async fn in_room(
     InRoom::answer(next.run(request).await, room).await
 }
 
-/// Whether it asks for something whose size is that of stored values.
+/// Returns whether the size of the response depends on stored values.
 fn reads_values(request: &Request) -> bool {
     let path = request.uri().path();
     let is_about_instances = path.contains("/instances") || path.contains("/keys/");
@@ -189,7 +189,7 @@ async fn with_headers(request: Request, next: Next) -> Response {
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    // What instances carry does not belong in caches.
+    // Caches must not store the data of instances.
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));

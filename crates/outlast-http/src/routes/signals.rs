@@ -1,4 +1,4 @@
-//! Signals: sending them, and looking at an inbox.
+//! Routes that send signals and read an inbox.
 
 use crate::api::Api;
 use crate::auth::Caller;
@@ -18,31 +18,32 @@ use std::sync::Arc;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewBody {
     name: String,
-    /// Null if not given. Kept to the letter.
+    /// Default: null. Stored byte for byte.
     #[serde(default = "Document::null")]
     #[schema(value_type = Option<serde_json::Value>, required = false)]
     payload: Document,
-    /// Makes sending it again harmless, for as long as the instance is stored, also after its end. By key: for as long
-    /// as an instance is stored that holds or held the key, of the latest 100.
+    /// Makes a repeated request harmless. By id: for as long as the instance is stored, also after
+    /// its end. By key: for as long as a holder of the key is stored, among the latest 100
+    /// holders.
     dedup_key: Option<String>,
 }
 
-/// What became of a signal.
+/// The result of sending a signal.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Delivery)]
 pub(crate) struct DeliveryBody {
-    /// `delivered`, or `duplicate` when a signal with this dedup key was there before.
+    /// `delivered`, or `duplicate` when a signal with this dedup key was sent before.
     #[schema(value_type = DeliveryWord)]
     pub(crate) delivery: &'static str,
     /// The signal; null for a duplicate.
     pub(crate) signal_id: Option<String>,
-    /// The instance it went to.
+    /// The receiving instance.
     pub(crate) instance: String,
     /// Whether it woke the instance.
     pub(crate) woke: bool,
 }
 
-/// What became of a signal, in a word.
+/// The result of sending a signal, in one word.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -67,7 +68,7 @@ pub(crate) struct SignalsBody {
 pub(crate) struct SignalBody {
     id: String,
     name: String,
-    /// Kept to the letter; null in one that was consumed, of which only the dedup key is remembered.
+    /// Stored byte for byte; null for a consumed signal, of which only the dedup key is stored.
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Document>,
     dedup_key: Option<String>,
@@ -75,16 +76,16 @@ pub(crate) struct SignalBody {
     consumed_at: Option<Moment>,
 }
 
-/// Where to go on.
+/// The start of a page.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct CursorParams {
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     cursor: Option<String>,
 }
 
-/// The signals of an instance that are stored, oldest first.
+/// Lists the stored signals of an instance, oldest first.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/signals", tag = "signals", operation_id = "list_signals",
     params(("id" = String, Path), CursorParams),
@@ -139,7 +140,7 @@ pub(crate) async fn send(
     deliver(&api, &caller, Target::Id(id), body).await.map(Json)
 }
 
-/// Sends a signal to whoever holds a correlation key.
+/// Sends a signal to the holder of a correlation key.
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/signals", tag = "signals", operation_id = "signal_holder",
     params(("machine" = String, Path), ("key" = String, Path)), request_body = NewBody,
@@ -169,7 +170,7 @@ async fn deliver(
     send_one(api, signal).await
 }
 
-/// Sends a signal and says what became of it.
+/// Sends a signal and returns the result.
 pub(crate) async fn send_one(api: &Api, signal: NewSignal) -> Result<DeliveryBody, Problem> {
     let answers = api.client.signal_rows(vec![signal]).await?;
     match answers.into_iter().next().unwrap_or(Delivery::NoTarget) {
@@ -195,8 +196,9 @@ pub(crate) async fn send_one(api: &Api, signal: NewSignal) -> Result<DeliveryBod
     }
 }
 
-/// The same target, if the caller reaches it. A token that reaches some only is checked first, and what was checked is
-/// what is sent to. A key stays a key where the token reaches all queues: the machine is part of it.
+/// Returns the target if it is within the caller's scope. A token with a scope is checked against
+/// an instance, and the signal goes to that same instance. A key stays a key if the token is not
+/// bound to queues, because the machine is part of the key.
 async fn within_reach(api: &Api, caller: &Caller, target: Target) -> Result<Target, Problem> {
     let reaches = match &target {
         Target::Id(_) => caller.scope.is_everything(),

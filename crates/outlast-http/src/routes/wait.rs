@@ -1,4 +1,4 @@
-//! Waiting for an instance: a long poll.
+//! The long poll that waits for an instance.
 
 use super::instances::whole;
 use crate::api::Api;
@@ -18,28 +18,28 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long to wait, and for what.
+/// The timeout and the condition of a wait.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct WaitParams {
-    /// At most so long; 30,000, which is also the most, if not given.
+    /// The longest wait in milliseconds. Default: 30,000, which is also the maximum.
     #[param(value_type = Option<u64>)]
     timeout_ms: Option<String>,
-    /// `ended`, or `settled`: until nothing happens to it without a signal, a child or the time.
+    /// `ended`, or `settled`: until only a signal, a child or a timer can continue it.
     until: Option<String>,
 }
 
-/// What waiting has come to.
+/// The result of a wait.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Waited)]
 pub(crate) struct WaitedBody {
-    /// Whether it came to that; else the time was up.
+    /// Whether the condition was met; else the wait timed out.
     reached: bool,
     instance: InstanceBody,
 }
 
-/// Waits until an instance has ended, or the time is up.
+/// Waits until an instance has finished, or until the timeout.
 #[utoipa::path(
     get, path = "/v1/instances/{id}/wait", tag = "instances", operation_id = "wait_for_instance",
     params(("id" = String, Path), WaitParams),
@@ -55,9 +55,10 @@ pub(crate) async fn wait(
     wait_for(&api, &caller, id, &params, stopping).await
 }
 
-/// Waits until the instance that holds a correlation key has ended, else the latest that held it, or the time is up.
+/// Waits until the holder of a correlation key has finished, or until the timeout.
 ///
-/// The key is looked up once: an instance that takes it afterwards is not waited for.
+/// If no instance holds the key, it waits for the latest holder. The key is looked up once: the
+/// wait does not switch to a later holder.
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}/wait", tag = "instances", operation_id = "wait_for_holder",
     params(("machine" = String, Path), ("key" = String, Path), WaitParams),
@@ -120,10 +121,11 @@ async fn wait_for(
     };
     let waited = tokio::select! {
         waited = waiting => waited,
-        // Who waits is told how it stands, and asks whoever serves next.
+        // At shutdown the caller gets the current state and repeats the request at another server.
         () = stopped => Err(WaitError::TimedOut(Box::new(api.instance(&caller.scope, id).await?))),
     };
-    // What was found is dropped and read again when there is room for it: many may be told of one end at once.
+    // Drops the instance and reads it again within the memory budget: one end may wake many waits
+    // at once.
     let reached = match waited {
         Ok(instance) => {
             drop(instance);

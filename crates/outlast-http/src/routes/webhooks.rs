@@ -1,4 +1,4 @@
-//! Signed messages that become signals.
+//! The route that turns signed messages into signals.
 
 use super::signals::{DeliveryBody, send_one};
 use crate::api::Api;
@@ -13,9 +13,10 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Takes a message in the form of Standard Webhooks and sends it on as a signal, with the message's id as dedup key.
+/// Accepts a Standard Webhooks message and sends it as a signal. Its id is the dedup key.
 ///
-/// No token is needed: the headers `webhook-id`, `webhook-timestamp` and `webhook-signature` say whose it is.
+/// No token is needed: the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`
+/// authenticate the message.
 #[utoipa::path(
     post, path = "/v1/webhooks/{name}", tag = "signals", operation_id = "take_webhook", security(()),
     params(
@@ -58,7 +59,7 @@ fn target(target: &WebhookTarget, document: &Value) -> Result<Target, Problem> {
     }
 }
 
-/// What is at a pointer: text, or a whole number as text.
+/// Returns the text at a pointer, or a whole number as text.
 fn text_at(document: &Value, pointer: &str) -> Result<String, Problem> {
     match document.pointer(pointer) {
         Some(Value::String(text)) => Ok(text.clone()),

@@ -1,4 +1,4 @@
-//! Workers: who is there, what they run.
+//! The route for workers and the machines that they run.
 
 use crate::api::Api;
 use crate::auth::TokenScope;
@@ -22,7 +22,7 @@ pub(crate) struct WorkersBody {
     workers: Vec<WorkerBody>,
 }
 
-/// A running engine, or one that died and whose claims nobody has taken back yet.
+/// A running engine, or a dead one whose claims have not been reaped yet.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Worker)]
 pub(crate) struct WorkerBody {
@@ -35,7 +35,7 @@ pub(crate) struct WorkerBody {
     started_at: Moment,
     heartbeat_at: Moment,
     lease_expires_at: Moment,
-    /// Whether its lease still runs.
+    /// Whether its lease is still valid.
     alive: bool,
     executing: CountBody,
 }
@@ -47,11 +47,11 @@ pub(crate) struct OfferBody {
     name: String,
     version: i32,
     queue: String,
-    /// In the order in which they were written down.
+    /// In the order of their declaration.
     steps: Vec<String>,
 }
 
-/// Every registered worker.
+/// Lists every registered worker.
 #[utoipa::path(
     get, path = "/v1/workers", tag = "workers", operation_id = "list_workers",
     responses((status = 200, description = "The running engines.", body = WorkersBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
@@ -72,7 +72,7 @@ pub(crate) async fn list(
     Ok(Json(WorkersBody { workers }))
 }
 
-/// The worker as far as a token reaches; `None` when it has nothing to do with it.
+/// Reduces a worker to what a token may see; `None` if that is nothing.
 pub(crate) fn seen(mut worker: Worker, scope: &TokenScope) -> Option<Worker> {
     worker.queues.retain(|queue| scope.has_queue(queue));
     worker
@@ -83,7 +83,7 @@ pub(crate) fn seen(mut worker: Worker, scope: &TokenScope) -> Option<Worker> {
     (serves && runs).then_some(worker)
 }
 
-/// Whether a token reaches anything of a worker.
+/// Returns whether any machine or queue of a worker is within the token's scope.
 pub(crate) fn is_seen(worker: &Worker, scope: &TokenScope) -> bool {
     seen(worker.clone(), scope).is_some()
 }
@@ -117,7 +117,7 @@ impl OfferBody {
     }
 }
 
-/// How many instances each worker executes.
+/// The number of executing instances by worker.
 struct Executing {
     by_worker: HashMap<WorkerId, u64>,
     is_all: bool,

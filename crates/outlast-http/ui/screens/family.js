@@ -1,5 +1,5 @@
-// Family: an instance with its children, and theirs. Each round has its join's meter; the children of a round are folded
-// by status, those that need a look unfolded.
+// Family: an instance and its descendants. Each round shows the progress of its join. Its children
+// are grouped by status, and statuses that need attention are unfolded.
 
 import { get } from '../api.js';
 import { end } from '../ending.js';
@@ -13,7 +13,7 @@ import { h } from '../view.js';
 const DEPTH = 4;
 const UNFOLDED = new Set(['failed', 'executing', 'awaiting_children']);
 const GATHER_MS = 500;
-// Events tell of the children; what is further down is looked at now and then.
+// Events cover the children; deeper levels are reloaded periodically.
 const REFRESH_MS = 5_000;
 
 export function screen({ parts: [id], signal, draw }) {
@@ -22,7 +22,7 @@ export function screen({ parts: [id], signal, draw }) {
   let failed = null;
   let gathering = null;
   const folds = new Map();
-  // Children beyond those that come with the tree, by parent, round and status.
+  // Further children that are not part of the tree's response, by parent, round and status.
   const further = new Map();
 
   load();
@@ -116,7 +116,7 @@ export function screen({ parts: [id], signal, draw }) {
   return { title: () => `Family of ${id}`, describe };
 }
 
-/** Whether it or anything below it that is drawn has not ended. */
+/** Returns whether it or any drawn descendant is live. */
 function lives(node) {
   const it = node.instance ?? node;
   const rounds = node.rounds ?? [];

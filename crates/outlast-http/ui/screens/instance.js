@@ -1,4 +1,4 @@
-// Instance: what it waits for in one sentence, what it carries, what happened to it, and what can be done.
+// Instance: what it waits for, its data, its history, and the possible operations.
 
 import { get, post, remove } from '../api.js';
 import { closeActionsOf } from '../close-actions.js';
@@ -14,9 +14,9 @@ import { h } from '../view.js';
 import { plainText } from '../viewer.js';
 
 const GATHER_MS = 150;
-// Events tell of the instance; its inbox and children are looked at now and then too.
+// Events cover the instance; its inbox and children are reloaded periodically too.
 const REFRESH_MS = 5_000;
-// What is open grows in the timeline while one looks.
+// Open calls grow in the timeline while the page is shown.
 const GROW_MS = 1_000;
 
 export function screen({ parts: [id], query, signal, draw }) {
@@ -38,7 +38,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   addEventListener('resize', draw, { signal });
   follow({ id }, { instance: soon, gone: () => { gone = true; draw(); } }, load, signal);
 
-  /** Several events in a row are one reason to look. */
+  /** Several events in a row cause one reload. */
   function soon(news) {
     if (isSame(news, instance)) return;
     gathering ??= setTimeout(() => {
@@ -64,7 +64,7 @@ export function screen({ parts: [id], query, signal, draw }) {
       if (hasHistory(instance)) await flow.load(instance);
     } catch (error) {
       if (error.name === 'AbortError') return;
-      // What is shown stays; a deleted instance says so itself.
+      // The shown data stays; a deleted instance shows that itself.
       if (gone || (instance && error.code === 'not_found')) gone = true;
       else failed = error;
     }
@@ -103,7 +103,8 @@ export function screen({ parts: [id], query, signal, draw }) {
       !instance && !failed && h('div', { class: 'card' }, skeletons(10)),
       instance && h('div', { class: 'stack' },
         instance.waiting && h('p', { class: `waiting is-${instance.status}`, 'data-waiting': true, 'aria-live': 'polite' }, instance.waiting),
-        // Keyed, so that what comes and goes above does not move what somebody looks at into another element.
+        // Keyed, so that elements which come and go above do not move the user's focus into
+        // another one.
         hasHistory(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance)), h('div', { key: 'handled', class: 'stack' }, flow.handled(instance))],
         h('div', { key: 'halves', class: 'halves' },
           h('div', { class: 'stack' }, facts(), errorCard(), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.result !== null && instance.result !== undefined && data('Result', instance.result)),

@@ -1,4 +1,4 @@
-// Instances: a table by any filter, page after page, and what can be done to all that match.
+// Instances: a filtered, paged table, and the bulk verbs.
 
 import { get } from '../api.js';
 import { actOnAll, hindrance, VERBS } from '../bulk.js';
@@ -32,7 +32,7 @@ export function screen({ query, signal, draw }) {
   loadSuggestions();
   repeat(recount, COUNT_MS, signal);
 
-  /** A new filter or page: what was asked before does not matter any more. */
+  /** A new filter or page: earlier requests no longer matter. */
   function start() {
     asked.abort();
     asked = new AbortController();
@@ -85,7 +85,7 @@ export function screen({ query, signal, draw }) {
   function heard(instance) {
     const index = page?.instances.findIndex((each) => each.id === instance.id) ?? -1;
     if (index >= 0) {
-      // A stream begins with how everything is.
+      // A stream begins with the current state of everything.
       if (isSame(page.instances[index], instance)) return;
       page.instances[index] = instance;
       mark(instance.id, filter.statuses.length > 0 && !filter.statuses.includes(instance.status));
@@ -95,13 +95,13 @@ export function screen({ query, signal, draw }) {
     draw();
   }
 
-  /** What is gone from the page's end has only made room for newer ones. */
+  /** An instance that left the end of the page has only made room for newer ones. */
   function gone({ id }) {
     const index = page?.instances.findIndex((each) => each.id === id) ?? -1;
     if (index >= 0 && index < page.instances.length - fresh.size) mark(id, true);
   }
 
-  /** A changed row lights up; one that the filter does not match any more fades. */
+  /** A changed row lights up; a row that no longer matches the filter fades. */
   function mark(id, left) {
     const before = changed.get(id);
     changed.set(id, { turn: (before?.turn ?? 0) + 1, left });
@@ -197,7 +197,10 @@ export function screen({ query, signal, draw }) {
     return empty('Nothing matches', `No instance fits: ${inWords(filter)}.`, h('button', { onclick: () => go(href('instances')) }, 'Clear the filter'));
   }
 
-  /** Goes on, page after page, to the first that has something; a new filter or another screen ends it. */
+  /**
+   * Continues page after page to the first one with results; a new filter or another screen ends
+   * it.
+   */
   async function search() {
     const ends = AbortSignal.any([signal, asked.signal]);
     let at = page.next;

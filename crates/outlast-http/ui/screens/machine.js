@@ -1,5 +1,5 @@
-// Machine: drawn as a graph. Its steps with live counts, failures and mean time, edges as thick as the traffic,
-// versions side by side.
+// Machine: drawn as a graph. Steps show live counts, failures and mean time; the width of an edge
+// shows its traffic; versions are side by side.
 
 import { get } from '../api.js';
 import { ENDED, plural, short, span, STATUSES, whole, words } from '../format.js';
@@ -12,13 +12,13 @@ import { h } from '../view.js';
 const STEP = { width: 164, height: 74 };
 const END = { width: 112, height: 34 };
 const MARGIN = 26;
-// An outcome that leads to no step ends the instance.
+// An outcome without a next step ends the instance.
 // Rows of earlier builds have `stop` for `fail` and `renew` for `continue_as_new`.
 const ENDS = { done: 'done', fail: 'failed', stop: 'failed', cancel: 'cancelled' };
 const ALIVE = STATUSES.filter((status) => !ENDED.has(status));
 const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', flow: 'executing', continue_as_new: 'runnable', renew: 'runnable', done: 'done', fail: 'failed', stop: 'failed', cancel: 'cancelled' };
 const MEANINGS = { next: 'goes on', wait: 'waits for a signal or sleeps, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', continue_as_new: 'begins another run', renew: 'begins another run', done: 'is done', fail: 'fails', stop: 'fails', cancel: 'is cancelled' };
-// Smaller than this nobody reads it; then the layers go below each other.
+// Text would be unreadable below this scale; then the layers go from top to bottom.
 const SCALE_MIN = 0.8;
 
 export function screen({ query, signal, draw }) {
@@ -92,7 +92,7 @@ export function screen({ query, signal, draw }) {
   };
 }
 
-/** How graphs that stand side by side are drawn: all the same way, so that they can be compared. */
+/** How adjacent graphs are drawn: all in the same direction, so that they can be compared. */
 function manner(machines) {
   const all = (document.querySelector('main')?.clientWidth ?? innerWidth) - 60;
   const available = machines.length > 1 && all > 800 ? all / machines.length - 16 : all;
@@ -114,7 +114,7 @@ function graph(machine, { available, down }) {
     [...drawn.nodes].map(([id, box]) => (ENDS[id.slice(4)] && id.startsWith('end:') ? endOf(machine, ENDS[id.slice(4)], box) : stepOf(machine, id, box)))));
 }
 
-/** Steps are told apart from ends by a prefix: a step may be called "done". */
+/** A prefix distinguishes steps from ends: a step may be called "done". */
 function edgesOf(machine) {
   return (machine.transitions ?? []).map((each) => ({
     from: `at:${each.from}`,
@@ -153,7 +153,7 @@ function edgeOf(edge, points, most, down) {
     h('text', { x: middle[0], y: middle[1] - (down ? 0 : thick / 2 + 4), 'text-anchor': 'middle' }, short(edge.weight)));
 }
 
-/** A step that tries again, and a workflow that goes on, comes back to itself; beside others that do. */
+/** A loop of a step that retries or of a workflow that continues; beside other loops. */
 function loop(edge, box, most, beside) {
   if (!box) return null;
   const thick = thickness(edge, most);
@@ -207,7 +207,7 @@ function stepTable(machine) {
       h('td', {}, step.name), STATUSES.map((status) => figure(step.counts?.[status])), figure(step.runs), figure(step.failures), h('td', { class: 'right' }, span(step.mean_ms)))))));
 }
 
-/** A number in a table; nothing is faint. */
+/** A number in a table; zero is faint. */
 function figure(count) {
   return h('td', { class: count ? 'right' : 'right faint' }, whole(count ?? 0));
 }

@@ -1,4 +1,4 @@
-// Machines: every definition that an engine runs or an instance belongs to, all its versions together.
+// Machines: every machine that a worker has or that has instances, with all its versions.
 
 import { get } from '../api.js';
 import { plural, short, STATUSES, whole } from '../format.js';
@@ -54,7 +54,7 @@ function tile(name, versions) {
       h('span', { class: `status is-${status}`, title: `${whole(counts[status])} ${status}` }, glyph(status), short(counts[status])))));
 }
 
-/** Machines by name, in the order they come; newest version first. */
+/** Groups machines by name, in their order; the newest version first. */
 function byName(machines) {
   const names = new Map();
   for (const machine of machines) names.set(machine.name, [...(names.get(machine.name) ?? []), machine]);

@@ -1,4 +1,4 @@
-// Overview: how many stand where, what needs somebody, and how the last hour went.
+// Overview: instances by status, conditions that need an operator, and the last hour.
 
 import { get } from '../api.js';
 import { chart, legend } from '../chart.js';
@@ -113,7 +113,7 @@ function sum(all) {
   return total;
 }
 
-/** An item leads to a list, or to one of our screens. */
+/** Returns the link of an item: a list of instances, or one of our screens. */
 function leadsTo(item) {
   if (item.filter) return href('instances', item.filter);
   return href(['queues', 'workers', 'machines'].includes(item.link) ? item.link : 'instances');

@@ -1,4 +1,4 @@
-// Queues: how deep, how old, how fast, and whether they give out work.
+// Queues: depth, age, rate, and whether they are paused.
 
 import { get, post, segment } from '../api.js';
 import { numberOf, whole } from '../format.js';

@@ -1,4 +1,4 @@
-// Workers: who is there, until when its lease holds, which versions it runs and what it works on.
+// Workers: their leases, the versions that they run, and their executing instances.
 
 import { get } from '../api.js';
 import { counted, numberOf, plural } from '../format.js';

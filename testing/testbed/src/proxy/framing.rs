@@ -1,11 +1,11 @@
-//! Where the messages of PostgreSQL's protocol begin and end, however they are split over reads.
+//! Splits the PostgreSQL protocol into messages, however reads split the bytes.
 
 use std::io;
 
-/// Longer ones are not carried. The server takes a gigabyte; nothing here sends a tenth of it.
+/// Longer messages are refused. The server accepts a gigabyte; nothing here sends a tenth of it.
 const MESSAGE_MAX: usize = 256 << 20;
 
-/// What has come and is not yet a whole message.
+/// Received bytes that are not a complete message yet.
 pub(super) struct Framing {
     bytes: Vec<u8>,
     read: usize,
@@ -13,18 +13,18 @@ pub(super) struct Framing {
     opening: bool,
 }
 
-/// A whole message.
+/// A complete message.
 pub(super) struct Message<'a> {
-    /// 0 for those that open a connection.
+    /// 0 for a message that opens a connection.
     pub(super) kind: u8,
     /// Without kind and length.
     pub(super) body: &'a [u8],
-    /// All of it.
+    /// The whole message.
     pub(super) bytes: &'a [u8],
 }
 
 impl Framing {
-    /// What clients send begins with messages without a kind.
+    /// The first messages of a client have no kind.
     pub(super) fn of_client() -> Framing {
         Framing {
             bytes: Vec::new(),
@@ -40,7 +40,7 @@ impl Framing {
         }
     }
 
-    /// From here on messages have a kind.
+    /// From here on, messages have a kind.
     pub(super) fn opened(&mut self) {
         self.opening = false;
     }
@@ -51,7 +51,7 @@ impl Framing {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole message; `None` until more has come.
+    /// Returns the next complete message; `None` until more bytes arrive.
     pub(super) fn next(&mut self) -> io::Result<Option<Message<'_>>> {
         let head = if self.opening { 0 } else { 1 };
         let rest = &self.bytes[self.read..];
@@ -74,7 +74,7 @@ impl Framing {
     }
 }
 
-/// The text up to the next zero, and what follows it.
+/// Returns the text up to the next zero byte, and the rest.
 pub(super) fn split_text(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = body.iter().position(|byte| *byte == 0)?;
     Some((&body[..end], &body[end + 1..]))

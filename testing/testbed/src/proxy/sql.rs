@@ -1,17 +1,17 @@
-//! What a text of SQL does to the transaction it runs in, as far as can be told by its words.
+//! Classifies SQL by its words: the effect of a statement on its transaction.
 
-/// What one statement does.
+/// The effect of one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     Begin,
     Commit,
     RollBack,
     Write,
-    /// Reads, settings, and all else that leaves nothing behind.
+    /// Reads, settings, and everything else that leaves no change.
     Nothing,
 }
 
-/// What each statement of a text does.
+/// Returns the effect of each statement in a text.
 pub(super) fn effects(sql: &str) -> Vec<Effect> {
     let words = words(sql);
     words
@@ -37,18 +37,19 @@ fn effect(words: &[String]) -> Effect {
     }
 }
 
-/// Whether a query changes rows, in a part of it or by a function of Outlast's that does.
+/// Returns whether a query changes rows, directly or by a function of Outlast.
 fn writes(words: &[String]) -> bool {
     let before = std::iter::once("").chain(words.iter().map(String::as_str));
     before.zip(words).any(|(before, word)| match word.as_str() {
         "insert" | "delete" | "merge" | "insert_one" | "deliver_one" => true,
-        // Rows are also locked `for update` and `for no key update`.
+        // `for update` and `for no key update` only lock rows.
         "update" => before != "for" && before != "key",
         _ => false,
     })
 }
 
-/// The words of a text in lower case, and `;` between statements. Comments and quoted texts are left out.
+/// Returns the words of a text in lower case, and `;` between statements. It skips comments and
+/// quoted texts.
 fn words(sql: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = sql;
@@ -69,7 +70,7 @@ fn words(sql: &str) -> Vec<String> {
     words
 }
 
-/// The length of the comment or quoted text that begins here.
+/// Returns the length of the comment or quoted text that begins here.
 fn skippable(rest: &str) -> Option<usize> {
     let after = |opening: usize, closing: &str| {
         let found = rest[opening..].find(closing);
@@ -83,7 +84,7 @@ fn skippable(rest: &str) -> Option<usize> {
     }
     match rest.chars().next()? {
         quote @ ('\'' | '"') => Some(after(1, quote.encode_utf8(&mut [0; 4]))),
-        // A parameter is `$1`; a text begins with `$$` or `$tag$`.
+        // A parameter is `$1`; a quoted text begins with `$$` or `$tag$`.
         '$' => {
             let tag_end = 2 + rest[1..].find('$')?;
             let tag = &rest[..tag_end];

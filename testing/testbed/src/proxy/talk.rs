@@ -1,44 +1,44 @@
-//! What a client and its server say to each other, and where among it a transaction is committed.
+//! Follows the protocol between a client and its server, and detects commits.
 
 use super::framing::{Message, split_text};
 use super::sql::{Effect, effects};
 use std::collections::HashMap;
 
-/// What a client has asked, up to where the server says that it waits again.
+/// The client's messages, up to the point where the server is ready again.
 #[derive(Default)]
 pub(super) struct Asked {
-    /// Prepared statements and what they do.
+    /// Prepared statements and their effects.
     statements: HashMap<Vec<u8>, Effect>,
-    /// Bound ones, ready to be executed.
+    /// Bound portals, ready to be executed.
     portals: HashMap<Vec<u8>, Effect>,
-    /// Whether the client has begun a transaction and not ended it.
+    /// Whether the client is in a transaction block.
     in_block: bool,
-    /// Whether something was written since the transaction began.
+    /// Whether the transaction has written something.
     wrote: bool,
-    /// What the current round commits, so far.
+    /// What the current round commits so far.
     commits: Option<Commits>,
 }
 
-/// How a round commits what was written.
+/// How a round commits its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commits {
-    /// By saying so.
+    /// By an explicit `COMMIT`.
     Said,
-    /// By the end of a round in which something was written outside a transaction.
+    /// By the end of a round with a write outside a transaction.
     Alone,
 }
 
-/// What a message of the client is.
+/// The meaning of a client's message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// With this message the server commits what was written.
+    /// Whether the server commits writes with this message.
     pub(super) commits: Option<Commits>,
-    /// With it a round ends, and the server answers where it stands.
+    /// Whether it ends a round, so that the server reports its state.
     pub(super) ends_round: bool,
 }
 
 impl Asked {
-    /// Takes in the next message of the client.
+    /// Processes the next message of the client.
     pub(super) fn take(&mut self, message: &Message<'_>) -> Step {
         let before = self.commits;
         let mut ends_round = false;
@@ -129,7 +129,7 @@ impl Asked {
     }
 }
 
-/// What the server has answered in the current round.
+/// The server's messages in the current round.
 #[derive(Default)]
 pub(super) struct Answered {
     failed: bool,
@@ -137,7 +137,8 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// Takes in the next message of the server; where it stands when the round is over.
+    /// Processes the next message of the server. Returns its transaction state when the round is
+    /// over.
     pub(super) fn take(&mut self, message: &Message<'_>) -> Option<u8> {
         match message.kind {
             b'E' => self.failed = true,
@@ -148,7 +149,7 @@ impl Answered {
         None
     }
 
-    /// Whether what the round was to commit is committed.
+    /// Returns whether the commit of the round succeeded.
     pub(super) fn has_committed(&self, how: Commits, status: u8) -> bool {
         match how {
             Commits::Said => self.committed,
@@ -161,7 +162,7 @@ impl Answered {
 mod tests {
     use super::*;
 
-    /// What each of these messages commits.
+    /// Returns what each of these messages commits.
     fn commits(asked: &mut Asked, messages: &[(u8, &str)]) -> Vec<Option<Commits>> {
         let step = |(kind, body): &(u8, &str)| {
             let body = body.as_bytes();
@@ -190,7 +191,7 @@ mod tests {
         let alone = [(b'B', "\0s1\0"), (b'E', "\0"), (b'S', "")];
         let expected = [None, None, Some(Commits::Alone)];
         assert_eq!(commits(&mut asked, &alone), expected);
-        // What executes COMMIT commits, before the round ends.
+        // An executed COMMIT commits before the round ends.
         let executed = [
             (b'Q', "begin; insert into t values (1)\0"),
             (b'P', "\0commit\0"),

@@ -1,4 +1,5 @@
-//! What the database committed, change by change: triggers write it in the transaction that makes the change.
+//! The audit: every committed change, written by triggers in the transaction that makes the
+//! change. The checker reads it.
 
 use crate::site::{self, Site};
 use anyhow::{Context as _, Result};
@@ -10,12 +11,12 @@ use serde::Deserialize;
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) seq: i64,
-    /// When it was made, by the database's clock; in microseconds.
+    /// The database's time of the change, in microseconds.
     pub(crate) at: i64,
     pub(crate) subject: Subject,
 }
 
-/// Who changed.
+/// The changed row.
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
     Instance(Box<Instance>),
@@ -24,7 +25,7 @@ pub(crate) enum Subject {
     Worker(Worker),
 }
 
-/// An instance after the change; before it, when it was deleted.
+/// An instance after the change; before it, for a delete.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Instance {
     pub(crate) op: Op,
@@ -45,12 +46,12 @@ pub(crate) struct Instance {
     pub(crate) guard: Option<String>,
     pub(crate) parent: Option<i64>,
     pub(crate) parent_round: Option<i32>,
-    /// As a child: its position among its siblings, and what becomes of it when its parent ends.
+    /// For a child: its position among its siblings, and its close policy.
     pub(crate) position: Option<i32>,
     pub(crate) policy: Option<ClosePolicy>,
-    /// In a window: whether it still waits for a place.
+    /// For a child in a window: whether it still waits for a slot.
     pub(crate) held: Option<bool>,
-    /// As a parent, of its last fan-out: how it joins, how it stands, and why it was woken.
+    /// For a parent: the join of its last fan-out, its progress, and why it was woken.
     pub(crate) needs: Option<u32>,
     pub(crate) fails_fast: bool,
     pub(crate) window: Option<u32>,
@@ -58,25 +59,25 @@ pub(crate) struct Instance {
     pub(crate) failed: i32,
     pub(crate) first_failure: Option<i64>,
     pub(crate) joined: Option<Joined>,
-    /// Whether it was asked to end, and whether its machine has decided about that.
+    /// Whether it was asked to cancel, and whether its machine has answered.
     pub(crate) cancelled: bool,
     pub(crate) answered: bool,
     pub(crate) result: Option<String>,
     pub(crate) error: Option<String>,
-    /// As a workflow: which run it is in, and how many events that has.
+    /// For a workflow: its current run, and the number of events in it.
     pub(crate) run: i32,
     pub(crate) events: i32,
-    /// Only of inserts.
+    /// Only for inserts.
     pub(crate) state: Option<String>,
 }
 
 impl Instance {
-    /// Whether its machine is still to decide about a cancel.
+    /// Returns whether its machine still has to answer a cancel.
     pub(crate) fn is_to_answer(&self) -> bool {
         self.cancelled && !self.answered
     }
 
-    /// What wakes it from its last fan-out.
+    /// Returns the condition that wakes it from its last fan-out.
     pub(crate) fn until(&self) -> Until {
         match self.needs {
             Some(needed) => Until::Quorum(needed),
@@ -86,14 +87,14 @@ impl Instance {
     }
 }
 
-/// An event of a workflow's history after the change; before it, when it was deleted.
+/// An event of a workflow's history after the change; before it, for a delete.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Event {
     pub(crate) op: Op,
     pub(crate) instance: i64,
     pub(crate) run: i32,
     pub(crate) seq: i32,
-    /// Its own moment, in microseconds.
+    /// The time of the event, in microseconds.
     pub(crate) at: i64,
     pub(crate) kind: EventKind,
     pub(crate) call: Option<i32>,
@@ -101,7 +102,7 @@ pub(crate) struct Event {
     pub(crate) data: serde_json::Value,
 }
 
-/// A signal after the change; before it, when it was deleted.
+/// A signal after the change; before it, for a delete.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Signal {
     pub(crate) op: Op,
@@ -109,11 +110,11 @@ pub(crate) struct Signal {
     pub(crate) target: i64,
     pub(crate) name: String,
     pub(crate) dedup: Option<String>,
-    /// Only its dedup key is left of it.
+    /// Whether it was consumed: only its dedup key is left.
     pub(crate) consumed: bool,
 }
 
-/// A worker that registered.
+/// A registered worker.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Worker {
     pub(crate) id: i64,
@@ -128,7 +129,7 @@ pub(crate) enum Op {
     Delete,
 }
 
-/// Makes the database keep an audit, from now on.
+/// Installs the triggers.
 pub(crate) async fn install(site: &Site) -> Result<()> {
     match site {
         Site::Postgres { url, .. } => {
@@ -142,8 +143,8 @@ pub(crate) async fn install(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// Shows every change, in order. What is asked for with `instance` is the story of one: its own changes, its history and
-/// its signals.
+/// Passes every change to a callback, in order. With `instance`, only the changes of that
+/// instance, its history and its signals.
 pub(crate) async fn read(
     site: &Site,
     instance: Option<i64>,

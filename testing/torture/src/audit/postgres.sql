@@ -1,5 +1,6 @@
--- Every change of an instance, a history, a signal or a worker, written by the database itself in the transaction that makes it: what is in
--- here was committed, and in this order for any two changes that cannot happen at once.
+-- Triggers that record every change of an instance, a history, a signal or a worker, in the
+-- transaction that makes it. So every row in here was committed, and the order is right for any
+-- two changes that exclude each other.
 
 create schema torture;
 

@@ -1,5 +1,5 @@
--- Every change of an instance, a history, a signal or a worker, written by the database itself in the transaction that makes it: what is in
--- here was committed, and in this order.
+-- Triggers that record every change of an instance, a history, a signal or a worker, in the
+-- transaction that makes it. So every row in here was committed, in this order.
 
 create table torture_audit (
     seq  integer primary key autoincrement,

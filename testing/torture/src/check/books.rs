@@ -1,27 +1,27 @@
-//! The ledger, sorted by what it is asked.
+//! The ledger, indexed for the checks.
 
 use crate::ledger::{Did, Entry, Inserted, Ran, WorkerEvent};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What the ledger says.
+/// The entries of the ledger, by instance and by worker.
 #[derive(Default)]
 pub(crate) struct Books {
     /// Effects by instance.
     pub(super) effects: HashMap<i64, Vec<Ran>>,
     pub(super) effects_total: u64,
-    /// Effects of steps of workflows, by instance.
+    /// Effects of workflow steps, by instance.
     pub(super) did: HashMap<i64, Vec<Did>>,
     /// Acknowledged inserts by instance.
     pub(super) inserted: HashMap<i64, Inserted>,
-    /// Every insert that was ever asked for.
+    /// Every insert that was ever requested.
     pub(super) asked: HashSet<u64>,
     /// Acknowledged signals, with their targets.
     pub(super) delivered: HashMap<i64, i64>,
     /// Trees whose end was acknowledged, and when.
     pub(super) trees_ended: HashMap<i64, i64>,
-    /// What was done to each worker, and when.
+    /// The events of each worker, with their times.
     pub(super) workers: HashMap<String, Vec<(WorkerEvent, i64)>>,
-    /// Outcomes that were dropped, by worker.
+    /// Dropped outcomes, by worker.
     pub(super) lost_outcomes: HashMap<String, u64>,
     pub(super) mended: HashMap<String, u64>,
     /// Other faults, by kind.
@@ -68,7 +68,7 @@ impl Books {
             Entry::Operated { verb, instance, at } if verb.ends_with("_tree") => {
                 self.trees_ended.entry(instance).or_insert(at);
             }
-            // What is known of these is in the audit.
+            // The audit has these.
             Entry::Duplicate { .. } | Entry::Operated { .. } => {}
         }
     }
@@ -81,7 +81,7 @@ impl Books {
         self.did.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// When the worker stopped being alive, if it did: the last thing done to it before `before`.
+    /// Returns when the worker last died or was frozen before `before`, if it did.
     pub(super) fn struck(&self, worker: &str, before: i64) -> Option<i64> {
         let events = self.workers.get(worker)?;
         let strikes = events.iter().filter(|(event, at)| {
@@ -94,13 +94,13 @@ impl Books {
         strikes.map(|(_, at)| *at).max()
     }
 
-    /// How often this was done to a worker.
+    /// Counts the events of one kind, over all workers.
     pub(super) fn count(&self, wanted: WorkerEvent) -> u64 {
         let events = self.workers.values().flatten();
         events.filter(|(event, _)| *event == wanted).count() as u64
     }
 
-    /// The times in which workers were frozen.
+    /// Returns the periods in which workers were frozen.
     pub(super) fn freezes(&self) -> impl Iterator<Item = (&str, i64, i64)> {
         self.workers.iter().flat_map(|(name, events)| {
             events.windows(2).filter_map(move |pair| match pair {

@@ -1,4 +1,5 @@
-//! I13: a cancelled tree ends, and nothing in it starts afterwards except what its machines asked for.
+//! I13: a cancelled tree ends, and nothing in it starts afterwards except what its machines
+//! decided.
 
 use super::{Checker, Life};
 use crate::audit::Instance;
@@ -6,33 +7,35 @@ use crate::ledger::Ran;
 use outlast::Status;
 use std::collections::HashMap;
 
-/// How much longer than whoever was to end it somebody may live: a cascade takes its time when workers are killed.
+/// How long a child may outlive the instance that must end it: a cascade takes time when workers
+/// are killed.
 const OUTLIVES_MAX_US: i64 = 30_000_000;
 
-/// What an instance was told about its end.
+/// The cancel of an instance, as far as it has been seen.
 #[derive(Default)]
 pub(super) struct Told {
-    /// It is asked to end, and when.
+    /// When it was asked to cancel.
     asked_at: Option<i64>,
-    /// The claim that ran at that time: its outcome is still of the old course.
+    /// The claim that ran at that time. Its outcome may still ignore the cancel.
     running: Option<i64>,
-    /// An outcome that is wrong unless a change at the same revision says that it answers the cancel.
+    /// An outcome that is a violation unless a change at the same revision shows that it answers
+    /// the cancel.
     wrong: Option<(i64, String)>,
-    /// Every right to run a step that was given.
+    /// Every permission to run a step.
     grants: Vec<Grant>,
     ended_at: Option<i64>,
 }
 
-/// A worker may run a step: by a claim, or by an outcome that keeps it.
+/// A worker may run a step: by a claim, or by an outcome that keeps the claim.
 struct Grant {
     visit: i64,
     worker: Option<i64>,
-    /// Whether it is to run what the machine has for a cancel instead.
+    /// Whether the worker must run `on_cancel` instead of the step.
     to_answer: bool,
 }
 
 impl Told {
-    /// The first row of an instance.
+    /// Returns the state after the first row of an instance.
     pub(super) fn of(row: &Instance) -> Told {
         let mut told = Told::default();
         told.grant(row);
@@ -50,13 +53,14 @@ impl Told {
     }
 }
 
-/// Whether this is the rest of an outcome: that it answers a cancel, which a store may write after it.
+/// Returns whether this change marks the outcome before it as the answer to a cancel. A store may
+/// write that separately.
 fn answers(was: &Instance, row: &Instance) -> bool {
     row.answered && !was.answered && row.revision == was.revision
 }
 
 impl Checker {
-    /// A cancel came, was answered or forgotten; a step was begun or ended.
+    /// Follows a cancel request, its answer or its removal, and the start or end of a step.
     pub(super) fn follow_cancel(&mut self, life: &mut Life, at: i64, row: &Instance) {
         let was = &life.last;
         if answers(was, row) {
@@ -64,7 +68,7 @@ impl Checker {
             self.allow_round(row);
             self.figures.outcomes += u64::from(row.status == Status::Cancelled);
         }
-        // What else is written of the same outcome does not yet tell.
+        // A second change of the same outcome does not decide yet.
         if row.revision != was.revision {
             self.tell_wrong(life);
         }
@@ -93,7 +97,7 @@ impl Checker {
         if row.revision != was.revision {
             life.told.grant(row);
         } else if answers(was, row) {
-            // It was given with the outcome, and is no longer to answer anything.
+            // The permission came with the outcome, and no longer has a cancel to answer.
             let last = life.told.grants.last_mut();
             last.into_iter().for_each(|grant| grant.to_answer = false);
         }
@@ -102,14 +106,15 @@ impl Checker {
         }
     }
 
-    /// What was wrong, since nothing has made it right.
+    /// Reports a suspected violation that no later change has explained.
     pub(super) fn tell_wrong(&mut self, life: &mut Life) {
         if let Some((id, what)) = life.told.wrong.take() {
             self.violate("I13", id, what);
         }
     }
 
-    /// A step that runs by a right that was only to answer a cancel; an answer to nothing.
+    /// Compares a run with its permission: a step that ran instead of `on_cancel`, or an answer
+    /// without a cancel.
     pub(super) fn compare_grant(&self, life: &Life, ran: &Ran) -> Option<&'static str> {
         if ran.cancelling {
             let asked = life.told.asked_at;
@@ -125,7 +130,7 @@ impl Checker {
         only_to_answer.then_some("started after it was asked to end")
     }
 
-    /// Whoever waited to be told to end, and was not.
+    /// Reports an instance that waited for its end and was not ended.
     pub(super) fn check_told(&mut self, lives: &HashMap<i64, Life>) {
         if self.may_lose {
             return;
@@ -151,7 +156,7 @@ impl Checker {
         }
     }
 
-    /// When somebody was acknowledged the end of the whole tree that it was in by then.
+    /// Returns when the end of a tree that contained the instance was acknowledged.
     fn tree_ended(&self, lives: &HashMap<i64, Life>, life: &Life) -> Option<i64> {
         let born = life.visits.first().map_or(0, |visit| visit.at);
         let mut member = Some(life);

@@ -1,4 +1,4 @@
-//! I6, change by change: what wakes a parent, what it counts, and who of its children runs.
+//! I6, change by change: what wakes a parent, what it counts, and which of its children run.
 
 use super::workflows::is_flow;
 use super::{Checker, Life};
@@ -11,24 +11,24 @@ use std::collections::{HashMap, HashSet};
 /// The children of one fan-out.
 #[derive(Default)]
 pub(super) struct Round {
-    /// By their position among those that were asked for.
+    /// By their position in the request.
     children: Vec<(i32, i64)>,
-    /// Those that have ended, and whether well.
+    /// The finished children, and whether each is done.
     ended: HashMap<i64, bool>,
-    /// Those that have a place in the window, and the most that had one at a time.
+    /// The children with a slot in the window, and the maximum at a time.
     places: HashSet<i64>,
     places_most: usize,
     window: Option<u32>,
-    /// The old course of a parent that was asked to end led to it.
+    /// Whether an outcome that ignored a pending cancel started it.
     after_cancel: bool,
     woken: bool,
-    /// Why it was joined, and whose bad end was the first, as committed.
+    /// Why it joined, and the first failed child, as committed.
     joined: Option<Joined>,
     first_failure: Option<i64>,
 }
 
 impl Checker {
-    /// A child is there.
+    /// Adds a child.
     pub(super) fn spawn(&mut self, row: &Instance) {
         if let (Some(parent), Some(round)) = (row.parent, row.parent_round) {
             let round = self.rounds.entry((parent, round)).or_default();
@@ -39,7 +39,7 @@ impl Checker {
         }
     }
 
-    /// A child went on.
+    /// Follows a change of a child.
     pub(super) fn follow_child(&mut self, was: &Instance, row: &Instance, retried: bool) {
         let (Some(parent), Some(number)) = (row.parent, row.parent_round) else {
             return;
@@ -64,14 +64,14 @@ impl Checker {
         }
     }
 
-    /// A parent fans out, or is woken.
+    /// Follows a fan-out or a wake of a parent.
     pub(super) fn follow_parent(&mut self, life: &Life, at: i64, row: &Instance) {
         let was = &life.last;
         if row.round > was.round {
             self.begin_round(was, row);
         } else if was.status == Status::AwaitingChildren && row.status == Status::Runnable {
             match is_flow(row) {
-                // It may wait for children of several rounds, again and again.
+                // A workflow may wait for children of several rounds, repeatedly.
                 true if row.is_to_answer() => {}
                 true => self.wake_flow(was, at, row),
                 false => self.wake_parent(was, at, row),
@@ -85,7 +85,7 @@ impl Checker {
         }
     }
 
-    /// It fans out. What can be decided already is not waited for.
+    /// Begins a round. A join that is already decided does not wait.
     fn begin_round(&mut self, was: &Instance, row: &Instance) {
         let number = row.round;
         let after_cancel = was.is_to_answer() && !row.answered;
@@ -94,7 +94,7 @@ impl Checker {
         round.after_cancel = after_cancel;
         self.figures.windows += u64::from(row.window.is_some());
         if is_flow(row) {
-            // Who goes on without waiting has no room for it in its row.
+            // The row of a parent that does not wait has no window.
             round.window = row
                 .window
                 .filter(|_| row.status == Status::AwaitingChildren);
@@ -116,7 +116,7 @@ impl Checker {
         }
     }
 
-    /// The fan-out was an answer to a cancel, and may start what it likes.
+    /// The fan-out answered a cancel, so it may start children.
     pub(super) fn allow_round(&mut self, row: &Instance) {
         if let Some(round) = self.rounds.get_mut(&(row.id, row.round)) {
             round.after_cancel = false;
@@ -178,7 +178,7 @@ impl Checker {
         }
     }
 
-    /// When all is seen: windows, and children that should not be.
+    /// At the end: checks the windows, and children that must not exist.
     pub(super) fn check_rounds(&mut self) {
         let mut wrong = Vec::new();
         for ((parent, number), round) in &self.rounds {
@@ -201,7 +201,7 @@ impl Checker {
         }
     }
 
-    /// What a step that saw its children saw wrong.
+    /// Compares the children that a step saw with the audit.
     pub(super) fn compare_join(&self, id: i64, number: i32, ran: &Ran) -> Option<String> {
         let saw = ran.children.clone()?;
         let round = self.rounds.get(&(id, number))?;
@@ -226,7 +226,7 @@ impl Checker {
 }
 
 impl Round {
-    /// Who was retried runs beside the window.
+    /// A retried child runs outside the window.
     fn place(&mut self, row: &Instance, retried: bool) {
         let has_one = row.held == Some(false)
             && !row.status.is_terminal()
@@ -239,8 +239,8 @@ impl Round {
         self.places_most = self.places_most.max(self.places.len());
     }
 
-    /// Whether a parent counts what has not been committed. JoinSets beside its own that it does not count yet may have
-    /// been: their transactions wait for this one.
+    /// Returns whether a parent counts a child whose end is not committed. It may lag behind:
+    /// other ends may be committed whose transactions wait for this row.
     fn miscounts(&self, parent: &Instance) -> bool {
         let well = self.ended.values().filter(|well| **well).count() as i32;
         let badly = self.ended.len() as i32 - well;

@@ -1,4 +1,4 @@
-//! What can only be said when everything has been seen.
+//! Checks that need the complete audit.
 
 use super::workflows::is_flow;
 use super::{Checker, Figures, Life, Violation};
@@ -6,15 +6,15 @@ use crate::ledger::{Ran, WorkerEvent};
 use outlast::Status;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What the database says beside the audit.
+/// What the database contains besides the audit.
 #[derive(Default)]
 pub(crate) struct Records {
-    /// How often operators retried an instance, by their records.
+    /// The number of retries by operators, by instance.
     pub(crate) retries: HashMap<i64, u64>,
 }
 
 impl Checker {
-    /// The figures, and everything that was wrong.
+    /// Runs the final checks, and returns the figures and all violations.
     pub(crate) fn finish(mut self, records: &Records) -> (Figures, Vec<Violation>) {
         self.check_inserts();
         let mut lives = std::mem::take(&mut self.lives);
@@ -75,7 +75,7 @@ impl Checker {
         }
     }
 
-    /// I2, and the result that had to be.
+    /// I2, and the expected result.
     fn check_end(&mut self, life: &Life) {
         let (id, status) = (life.last.id, life.last.status);
         if !status.is_terminal() {
@@ -99,11 +99,11 @@ impl Checker {
             self.violate("I5", id, what);
         }
         let error = life.last.error.as_deref().unwrap_or_default();
-        // Some leaves are bad, and some members of families.
+        // Some leaves fail, and some members of families.
         let may_fail = match life.last.machine.as_str() {
             "tree" => error == "a bad leaf",
             "errand" => error == "a bad errand",
-            // Whether somebody should have told it is checked elsewhere.
+            // Another check decides whether it should have been ended.
             "family" => ["a bad child", "a bad parent", "nobody told it to end"].contains(&error),
             _ => false,
         };
@@ -121,7 +121,7 @@ impl Checker {
         }
     }
 
-    /// I7: nothing was gathered twice.
+    /// I7: no signal was collected twice.
     fn check_pack(&mut self, life: &Life) {
         let numbers = life
             .last
@@ -140,7 +140,7 @@ impl Checker {
     fn check_retries(&mut self, life: &Life, records: &Records) {
         self.figures.operators_retries += life.retries;
         let recorded = records.retries.get(&life.last.id).copied().unwrap_or(0);
-        // Records go with the instance when it is collected.
+        // The log of operations is deleted with the instance.
         if life.retries > recorded && !life.deleted {
             let retries = life.retries;
             let what = format!("left an end {retries} times, {recorded} of them recorded");
@@ -156,7 +156,7 @@ impl Checker {
             let over = visit.and_then(|visit| left_at(life, visit));
             let is_late = over.is_some_and(|over| ran.at > over + self.coarse_us);
             self.figures.late_starts += u64::from(is_late);
-            // Ids and visits that were lost are given again to others.
+            // After a lost write, ids and visits are used again for other instances.
             if self.may_lose {
                 self.figures.lost_visits += u64::from(visit.is_none());
                 continue;
@@ -181,7 +181,7 @@ impl Checker {
         }
     }
 
-    /// I10: a step that received nothing was woken by its deadline, and not before it.
+    /// I10: a step without signals was woken by its deadline, and not before it.
     fn check_timeouts(&mut self, life: &Life) {
         if self.may_lose {
             return;
@@ -203,7 +203,7 @@ impl Checker {
         }
     }
 
-    /// I6: a reconciler has nothing to mend, whatever happens to those who count.
+    /// I6: a reconciler finds nothing to repair, whatever faults occur.
     fn check_mended(&mut self) {
         for (worker, count) in std::mem::take(&mut self.books.mended) {
             self.violations.push(Violation {
@@ -214,7 +214,7 @@ impl Checker {
         }
     }
 
-    /// I5: effects of instances that are nowhere.
+    /// I5: effects of instances that do not exist.
     fn check_strays(&mut self, lives: &HashMap<i64, Life>) {
         if self.may_lose {
             return;
@@ -254,7 +254,7 @@ impl Checker {
                 continue;
             };
             match signal.gone {
-                // I2 says what is wrong with a target that has not ended.
+                // I2 reports a target that has not finished.
                 None if target.last.status.is_terminal() && !target.deleted => {
                     wrong.push((signal.target, format!("ended and left signal {id} behind")));
                 }
@@ -282,7 +282,8 @@ impl Checker {
         }
     }
 
-    /// I8: of two with the same key, the one acknowledged before the other was asked for starts first.
+    /// I8: of two instances with the same partition key, the one acknowledged before the other was
+    /// requested starts first.
     fn check_order(&mut self, lives: &HashMap<i64, Life>) {
         let mut lines: BTreeMap<&str, Vec<(i64, i64, i64, i64)>> = BTreeMap::new();
         for (id, inserted) in &self.books.inserted {
@@ -335,7 +336,7 @@ fn committed_visit<'a>(life: &'a Life, ran: &Ran) -> Option<&'a super::Visit> {
     visits.find(|visit| visit.visit == ran.visit && visit.step == ran.step)
 }
 
-/// When the instance left this visit for the next one, or for its end.
+/// Returns when the instance left this visit for the next one, or for its end.
 fn left_at(life: &Life, visit: &super::Visit) -> Option<i64> {
     let mut later = life.visits.iter();
     let next = later.find(|other| other.visit > visit.visit);

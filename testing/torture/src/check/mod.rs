@@ -1,22 +1,32 @@
-//! What must always be true, checked from what the database committed and what the ledger says happened.
+//! Checks the invariants against the committed changes (the audit) and the real effects (the
+//! ledger).
 //!
-//! | | how it is checked |
-//! |---|---|
-//! | I1 | every acknowledged insert is in the audit; only ended instances are deleted |
-//! | I2 | at the end, every instance has ended |
-//! | I3 | revisions only grow; what leaves a claim has another revision |
-//! | I4 | nothing leaves an end but by a retry that the database has a record of |
-//! | I5 | every effect is of a visit that was committed before it; every outcome has an effect |
-//! | I6 | one wake per round, when the counts of its row decide its join, its time is up or a cancel came; the counts are of ends that are in the audit; the step saw exactly the children, why it was woken and whose failure was first; never more of them have a place than there are in the window |
-//! | I7 | every acknowledged signal is there once, and was received in one visit or dropped at the end |
-//! | I8 | the executing instances of a partition key, change by change: never two, first claims in order |
-//! | I9 | the holders of a correlation key, change by change: never two |
-//! | I10 | no claim before its time, no timeout before its deadline |
-//! | I11 | in `stage.rs`, after the stop: nothing executing, no worker, no connection left |
-//! | I14 | event by event: each history without gaps, a run after the end of the one before, one answer to a call, of a step only what a run of it came to, of a child only how it ended, nothing rewritten, no timer early; the row counts it rightly whenever it is claimed; every step that ran follows from what was committed before; the end of the row is the end of its history |
-//! | I13 | after a cancel only the claim that ran writes an outcome of the old course, and starts no children; every other right to run was used to answer; whoever waited to be told to end was told; in `stage.rs`, nobody is left to be told |
+//! The checks:
+//! - I1: every acknowledged insert is in the audit; only finished instances are deleted.
+//! - I2: at the end, every instance has finished.
+//! - I3: revisions only grow; a row that leaves a claim has another revision.
+//! - I4: a finished instance changes only by a retry that the database has recorded.
+//! - I5: every effect belongs to a visit that was committed before it; every outcome has an
+//!   effect.
+//! - I6: a round has one wake, caused by its counts, its deadline or a cancel. The counts include
+//!   only ends that are in the audit. The step sees exactly the children, the cause of the wake
+//!   and the first failure. The window never has more children than slots.
+//! - I7: every acknowledged signal exists once, and was received in one visit or dropped at the
+//!   end.
+//! - I8: a partition key never has two executing instances; first claims are in order.
+//! - I9: a correlation key never has two holders.
+//! - I10: no claim before its time, no timeout before its deadline.
+//! - I11: in `stage.rs`, after the shutdown: nothing executing, no worker, no connection left.
+//! - I14: each history has no gaps and is never rewritten. A run begins after the end of the
+//!   previous one. A call has one answer: for a step, the result of one of its runs; for a child,
+//!   its final status. No timer fires early. The row counts its events correctly at every claim.
+//!   Every step that ran follows from committed events. The row and its history end alike.
+//! - I13: after a cancel, only the running claim may write an outcome that ignores it, and that
+//!   starts no children. Every other permission to run was used to answer. An instance that waited
+//!   for its end was ended. In `stage.rs`, no cascade is left.
 //!
-//! The audit is read once, in order; nothing but the last row of each instance and its visits is kept.
+//! The audit is read once, in order. The checker keeps only the last row of each instance, and its
+//! visits.
 
 mod books;
 mod cancel;
@@ -37,52 +47,54 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use workflows::{History, is_flow};
 
-/// Something that must not be.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Violation {
     pub(crate) rule: &'static str,
-    /// Whose story it is.
+    /// The instance whose changes the report prints.
     pub(crate) instance: Option<i64>,
     pub(crate) what: String,
 }
 
-/// What was seen on the way.
+/// Counts of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Figures {
     pub(crate) instances: u64,
     pub(crate) changes: u64,
     pub(crate) effects: u64,
     pub(crate) outcomes: u64,
-    /// Runs of a step whose outcome was not written: killed, frozen or cut off before.
+    /// Runs of a step whose outcome was not written: the worker was killed, frozen or cut off
+    /// before.
     pub(crate) duplicate_executions: u64,
-    /// Runs of a step that began after another run of it was committed: the worker did not know that its claim was lost.
+    /// Runs of a step that began after another run of it was committed: the worker did not know
+    /// that its claim was lost.
     pub(crate) late_starts: u64,
     pub(crate) signals: u64,
     pub(crate) joins: u64,
-    /// Joins that were decided while children lived, and by their deadline.
+    /// Joins that were decided while children were live, and by their deadline.
     pub(crate) early_joins: u64,
     pub(crate) join_deadlines: u64,
     pub(crate) windows: u64,
-    /// Instances that were asked to end, and children that ended before they had a place in their window.
+    /// Cancel requests, and children that ended before they had a slot in their window.
     pub(crate) cancels: u64,
     pub(crate) never_started: u64,
     pub(crate) timeouts: u64,
     pub(crate) latest_timeout_ms: u64,
-    /// Claims taken from workers that were dead, or thought to be.
+    /// Claims reaped from workers that were dead, or seemed to be.
     pub(crate) recoveries: u64,
-    /// From the death of a worker to the next claim of what it held.
+    /// The longest time from the death of a worker to the next claim of its instances.
     pub(crate) slowest_recovery_ms: u64,
     pub(crate) kills: u64,
     pub(crate) deaths: u64,
     pub(crate) freezes: u64,
-    /// Workers that went on after their claims had been taken from them.
+    /// Workers that continued after their claims had been reaped.
     pub(crate) zombies: u64,
-    /// Outcomes that were dropped, since their claim was lost.
+    /// Outcomes that were dropped because their claim was lost.
     pub(crate) lost_outcomes: u64,
     pub(crate) operators_retries: u64,
     pub(crate) workflows: u64,
     pub(crate) continued_as_new: u64,
-    /// Steps of workflows that ran, and how many results of them are in histories.
+    /// Runs of workflow steps, and the number of their results in histories.
     pub(crate) flow_effects: u64,
     pub(crate) flow_results: u64,
     pub(crate) activities: u64,
@@ -93,24 +105,24 @@ pub(crate) struct Figures {
     pub(crate) versions: u64,
     pub(crate) flow_timers: u64,
     pub(crate) flow_signals: u64,
-    /// Failures that workflows went on from.
+    /// Failures that workflows handled.
     pub(crate) handled: u64,
-    /// Runs that answered a cancel with their end.
+    /// Runs that ended as cancelled in answer to a cancel.
     pub(crate) flows_cancelled: u64,
     pub(crate) collected: u64,
-    /// Acknowledged and gone: where that may be, since a standby that does not confirm was promoted.
+    /// Acknowledged inserts that are lost; allowed after the promotion of an asynchronous standby.
     pub(crate) lost_inserts: u64,
     pub(crate) lost_signals: u64,
-    /// Runs of steps whose coming was committed and is gone.
+    /// Runs of steps whose committed visit is lost.
     pub(crate) lost_visits: u64,
 }
 
-/// Sees every change, then says what was wrong.
+/// Sees every change, then reports the violations.
 pub(crate) struct Checker {
     books: Books,
-    /// How coarse the audit's clock is, in microseconds.
+    /// The resolution of the audit's clock, in microseconds.
     coarse_us: i64,
-    /// Whether an acknowledged write may be lost: a standby that does not confirm was promoted.
+    /// Whether an acknowledged write may be lost: an asynchronous standby was promoted.
     may_lose: bool,
     lives: HashMap<i64, Life>,
     signals: HashMap<i64, SignalLife>,
@@ -122,9 +134,9 @@ pub(crate) struct Checker {
     reaps: HashMap<String, Vec<i64>>,
     /// By workflow and run.
     histories: HashMap<(i64, i32), History>,
-    /// Signals that workflows have consumed, and where their histories say so.
+    /// Signals that workflows consumed, and the events that record it.
     consumed: HashMap<i64, HashSet<(i32, i32)>>,
-    /// How often a workflow that waited for children was woken by none of them.
+    /// How often a workflow that waited for children was woken for another reason.
     woken_otherwise: HashMap<i64, u64>,
     figures: Figures,
     violations: Vec<Violation>,
@@ -135,21 +147,21 @@ struct Life {
     last: Instance,
     token: Option<u64>,
     visits: Vec<Visit>,
-    /// The first claim, by its place in the audit.
+    /// The first claim, by its position in the audit.
     first_claim: Option<i64>,
-    /// The last change that did not end it, by its place in the audit.
+    /// The last change before its end, by its position in the audit.
     last_alive: i64,
-    /// When it ended, if it has.
+    /// When it finished, if it has.
     ended_at: Option<i64>,
     retries: u64,
     timed_out: Vec<Wake>,
-    /// When the worker was struck that held it, until it is claimed again.
+    /// When the worker that held it was killed or frozen, until the next claim.
     struck: Option<i64>,
     deleted: bool,
     told: Told,
 }
 
-/// An instance came to a step.
+/// The arrival of an instance at a step.
 struct Visit {
     visit: i64,
     step: String,
@@ -157,7 +169,7 @@ struct Visit {
     at: i64,
 }
 
-/// A wait was over.
+/// The end of a wait.
 struct Wake {
     visit: i64,
     at: i64,
@@ -166,7 +178,7 @@ struct Wake {
 
 struct SignalLife {
     target: i64,
-    /// Where in the audit it was consumed or dropped.
+    /// Its position in the audit when it was consumed or dropped.
     gone: Option<i64>,
 }
 
@@ -192,7 +204,7 @@ impl Checker {
         }
     }
 
-    /// The next change.
+    /// Processes the next change.
     pub(crate) fn see(&mut self, change: Change) {
         self.figures.changes += 1;
         match change.subject {
@@ -302,7 +314,7 @@ impl Checker {
         }
     }
 
-    /// A claim came to its end: by an outcome, by a reap, given back, or by an operator.
+    /// Processes the end of a claim: by an outcome, a reap, a release or an operator.
     fn leave_claim(&mut self, life: &mut Life, at: i64, row: &Instance) {
         let was = &life.last;
         if row.crashes > was.crashes {
@@ -314,14 +326,14 @@ impl Checker {
             }
             return;
         }
-        // What a workflow has run is checked against its history.
+        // The steps of a workflow are checked against its history.
         if is_outcome(was, row) && !is_flow(row) {
             self.figures.outcomes += 1;
-            // A job has nothing of its own to say to a cancel.
+            // A job does not answer a cancel itself.
             if row.machine == "errand" && row.status == Status::Cancelled {
                 return;
             }
-            // I5: what is written was run.
+            // I5: every written outcome has a run.
             let ran = self.books.effects_of(was.id);
             let ran = ran
                 .iter()
@@ -334,7 +346,7 @@ impl Checker {
         }
     }
 
-    /// I10, and the first claim of each.
+    /// I10, and the first claim of each instance.
     fn check_claim(&mut self, life: &mut Life, seq: i64, at: i64) {
         let due = life.last.eligible_at;
         if life.last.status == Status::Runnable && at + self.coarse_us < due {
@@ -352,7 +364,7 @@ impl Checker {
         life.first_claim.get_or_insert(seq);
     }
 
-    /// Whether a signal or the time woke it is known from what the step received.
+    /// The step's signals show later whether a signal or the deadline woke it.
     fn wake(&mut self, life: &mut Life, at: i64) {
         if let Some(deadline) = life.last.deadline {
             let visit = life.last.visit;
@@ -364,7 +376,7 @@ impl Checker {
         }
     }
 
-    /// I8 and I9: who holds a key, change by change.
+    /// I8 and I9: tracks the holder of each key, change by change.
     fn replay_keys(&mut self, row: &Instance) {
         let gone = row.op == Op::Delete;
         if let Some(key) = &row.partition_key {
@@ -410,7 +422,7 @@ impl Checker {
             Op::Insert => self.deliver(row),
             Op::Update if row.consumed => self.consume(seq, row),
             Op::Update => {}
-            // A tombstone that goes with its instance has been consumed before.
+            // A tombstone that is deleted with its instance was consumed before.
             Op::Delete if row.consumed => {}
             Op::Delete => self.consume(seq, row),
         }
@@ -468,7 +480,8 @@ impl Checker {
     }
 }
 
-/// Whether the claim goes on as it was: its instance was asked to end, or something is noted before its outcome.
+/// Returns whether the claim continues: its instance was asked to cancel, or a note was written
+/// before the outcome.
 fn is_same_claim(was: &Instance, is: &Instance) -> bool {
     let claim = |row: &Instance| {
         let runs = row.status == Status::Executing;
@@ -477,7 +490,7 @@ fn is_same_claim(was: &Instance, is: &Instance) -> bool {
     claim(was).is_some() && claim(was) == claim(is) && was.step == is.step
 }
 
-/// Whether the step of a claim was brought to its end by an outcome.
+/// Returns whether an outcome ended the step of a claim.
 fn is_outcome(was: &Instance, is: &Instance) -> bool {
     let retried = is.status == Status::Runnable && is.attempt > was.attempt;
     let stopped = matches!(is.status, Status::Done | Status::Failed);
@@ -485,7 +498,7 @@ fn is_outcome(was: &Instance, is: &Instance) -> bool {
     is.visit != was.visit || stopped || retried || answered
 }
 
-/// Notes who holds a key now. Answers who else does.
+/// Records the holder of a key. Returns another current holder.
 fn hold<K: std::hash::Hash + Eq>(
     holders: &mut HashMap<K, i64>,
     key: K,
@@ -502,7 +515,7 @@ fn hold<K: std::hash::Hash + Eq>(
     None
 }
 
-/// The load's number of an instance, from its first state.
+/// Returns the load's number of an instance, from its first state.
 fn token(state: &str) -> Option<u64> {
     let state: serde_json::Value = serde_json::from_str(state).ok()?;
     state.get("token")?.as_u64()

@@ -1,4 +1,4 @@
-//! Histories that are right, and the same with one thing wrong: a checker that has never failed proves nothing.
+//! Correct histories, and the same with one error: a checker that has never failed proves nothing.
 
 mod families;
 mod flows;
@@ -9,7 +9,7 @@ use crate::ledger::{Entry, Inserted, Ran};
 use outlast::Status;
 use outlast_core::Joined;
 
-/// What the database committed and what the ledger says, one thing after the other, a millisecond apart.
+/// Committed changes and ledger entries, one after the other, a millisecond apart.
 #[derive(Default)]
 struct History {
     changes: Vec<Change>,
@@ -19,7 +19,7 @@ struct History {
 }
 
 impl History {
-    /// A chain of two steps that was acknowledged and ended as it should.
+    /// Returns a chain of two steps that was acknowledged and finished correctly.
     fn of_a_chain() -> History {
         let mut history = History::default();
         history.start(1, "chain");
@@ -38,7 +38,7 @@ impl History {
         history
     }
 
-    /// A pack that waits, is sent a signal, takes it and ends.
+    /// Returns a pack that waits, receives a signal, consumes it and finishes.
     fn of_a_wait() -> History {
         let mut history = History::default();
         history.start(1, "pack");
@@ -68,7 +68,7 @@ impl History {
         history
     }
 
-    /// A parent with two children that end, and a join that sees both.
+    /// Returns a parent with two children that finish, and a join that sees both.
     fn of_a_family() -> History {
         let mut history = History::of_a_fan_out(|_| {});
         for child in [2, 3] {
@@ -150,7 +150,7 @@ impl History {
         }));
     }
 
-    /// Claims it and runs its step.
+    /// Claims the instance and runs its step.
     fn step(&mut self, id: i64, step: &str, visit: i64) {
         self.change(id, |row| claim(row, visit + 1));
         self.run(id, step, visit, &[]);
@@ -175,7 +175,7 @@ impl History {
         }));
     }
 
-    /// Its last row, changed.
+    /// Changes its last row.
     fn change(&mut self, id: i64, change: impl FnOnce(&mut Instance)) {
         let rows = self
             .changes
@@ -228,7 +228,7 @@ impl History {
         self.now
     }
 
-    /// What this instance entered into the ledger last.
+    /// Returns its last entry in the ledger.
     fn last_of(&mut self, id: i64) -> &mut Ran {
         for entry in self.entries.iter_mut().rev() {
             if let Entry::Ran(ran) = entry
@@ -240,7 +240,7 @@ impl History {
         panic!("it did not run");
     }
 
-    /// The last change of this instance.
+    /// Returns the last change of this instance.
     fn last(&mut self, id: i64) -> &mut Instance {
         let rows = self
             .changes
@@ -255,7 +255,7 @@ impl History {
             .expect("it is there")
     }
 
-    /// The rules that are broken.
+    /// Returns the violated invariants.
     fn broken(self) -> Vec<String> {
         let (_, violations) = self.judged();
         let violations = violations.iter();

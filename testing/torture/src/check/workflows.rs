@@ -1,5 +1,5 @@
-//! I14: the history of a workflow is written once, without gaps, of what has happened; and nothing is done that follows from
-//! what is not in it yet.
+//! I14: the history of a workflow is written once, without gaps, and matches what happened. No
+//! effect follows from an event that is not committed yet.
 
 use super::{Checker, Life};
 use crate::audit::{Event, Instance, Op};
@@ -16,13 +16,13 @@ pub(super) struct History {
     last: Option<EventKind>,
     /// The calls that have their answer.
     answered: HashSet<i32>,
-    /// The numbers that the code may have been told, and when that was committed.
+    /// The numbers that the code may have received, and when each was committed.
     told: HashMap<u64, i64>,
-    /// When timers are due.
+    /// When timers fire.
     timers: HashMap<i32, i64>,
 }
 
-/// Whether it is a workflow, whose one step is run again and again.
+/// Returns whether it is a workflow, whose single step runs repeatedly.
 pub(super) fn is_flow(row: &Instance) -> bool {
     row.machine == "journey"
 }
@@ -63,7 +63,7 @@ impl Checker {
             self.violate("I14", row.instance, what);
         }
         match row.kind {
-            // What could not be told to a child has no effect of its own.
+            // A failed signal or cancel to a child has no effect in the ledger.
             EventKind::StepFailed if !row.name.starts_with("step ") => {}
             EventKind::StepCompleted | EventKind::StepFailed => self.see_result(at, row),
             EventKind::ActivityCompleted
@@ -108,7 +108,7 @@ impl Checker {
         }
     }
 
-    /// One after the other from the first, which begins the run; and nothing after what ends it.
+    /// Events are consecutive. The first one begins the run, and none follows the end.
     fn check_place(&mut self, row: &Event) {
         let (run, seq) = (row.run, row.seq);
         let history = self.histories.get(&(row.instance, run));
@@ -135,7 +135,7 @@ impl Checker {
         }
     }
 
-    /// What is recorded of a step is what a run of it came to.
+    /// The recorded result of a step is the result of one of its runs.
     fn see_result(&mut self, at: i64, row: &Event) {
         self.figures.flow_results += 1;
         let (run, name) = (row.run, &row.name);
@@ -157,7 +157,7 @@ impl Checker {
         }
     }
 
-    /// What is recorded of a child is how it has ended.
+    /// The recorded end of a child is its actual end.
     fn see_child_end(&mut self, at: i64, row: &Event) {
         self.figures.activities += u64::from(row.kind == EventKind::ActivityCompleted);
         let result = &row.data["result"];
@@ -195,7 +195,7 @@ impl Checker {
         }
     }
 
-    /// I10 of timers.
+    /// I10 for timers.
     fn see_timer(&mut self, at: i64, row: &Event) {
         self.figures.flow_timers += 1;
         let history = self.histories.get(&(row.instance, row.run));
@@ -226,7 +226,7 @@ impl Checker {
         }
     }
 
-    /// A row counts its history; whoever claims it goes by that.
+    /// The row counts its events, and a worker relies on that count after a claim.
     pub(super) fn check_count(&mut self, row: &Instance) {
         let history = self.histories.get(&(row.id, row.run));
         let (has, counts) = (history.map_or(0, |it| it.events), row.events);
@@ -236,7 +236,7 @@ impl Checker {
         }
     }
 
-    /// A parent that is a workflow was woken by ends of children, or by the time.
+    /// A parent that is a workflow was woken by the end of a child, or by its deadline.
     pub(super) fn wake_flow(&mut self, was: &Instance, at: i64, row: &Instance) {
         use outlast_core::Joined;
         match row.joined {
@@ -257,7 +257,7 @@ impl Checker {
         }
     }
 
-    /// When all is seen: how the history ends, and what was done.
+    /// At the end: checks the end of the history, and the effects.
     pub(super) fn check_flow(&mut self, life: &Life) {
         let row = &life.last;
         self.check_count(row);
@@ -267,13 +267,13 @@ impl Checker {
         let fits = match row.status {
             Status::Done => last == Some(EventKind::RunCompleted),
             Status::Failed => last == Some(EventKind::RunFailed),
-            // Whoever is terminated says nothing, and whoever never began has nothing to say.
+            // A terminated run records nothing, and a run that never began has no history.
             Status::Cancelled => {
                 last == Some(EventKind::RunCancelled)
                     || error.starts_with("terminated by ")
                     || last.is_none()
             }
-            // I2 says what is wrong with it.
+            // I2 reports it.
             Status::Runnable
             | Status::Executing
             | Status::AwaitingSignal
@@ -288,7 +288,7 @@ impl Checker {
         self.check_done(life);
     }
 
-    /// Every effect follows from what was committed before it.
+    /// Every effect follows from events that were committed before it.
     fn check_done(&mut self, life: &Life) {
         if self.may_lose {
             return;
@@ -321,7 +321,7 @@ impl Checker {
         }
     }
 
-    /// Whoever was woken by neither ends nor the time was sent something, or asked to end.
+    /// A workflow that neither a child nor the deadline woke has received a signal or a cancel.
     pub(super) fn check_wakes(&mut self) {
         let mut sent: HashMap<i64, u64> = HashMap::new();
         for signal in self.signals.values() {
@@ -339,7 +339,7 @@ impl Checker {
     }
 }
 
-/// Whether it is the answer to a call, of which there is one.
+/// Returns whether the event is the answer to a call, of which there is one.
 fn answers(kind: EventKind) -> bool {
     match kind {
         EventKind::StepCompleted
@@ -388,7 +388,7 @@ fn ends_run(kind: EventKind) -> bool {
     )
 }
 
-/// Which run of a step has failed, by what it said.
+/// Returns which run of a step failed, from its error text.
 fn nonce_of(error: &str) -> Option<u64> {
     error.rsplit(' ').next()?.parse().ok()
 }

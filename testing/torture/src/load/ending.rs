@@ -1,4 +1,4 @@
-//! What operators do who end instances, and change their mind or do not.
+//! Operators that end instances, and sometimes retry them.
 
 use super::Load;
 use crate::ledger::{Entry, now_us};
@@ -34,7 +34,7 @@ impl Ending {
 }
 
 impl Load {
-    /// JoinSets it within so many milliseconds.
+    /// Ends it within this many milliseconds.
     pub(super) fn end_within(&self, id: InstanceId, within_ms: u64, random: fastrand::Rng) {
         self.follow(
             move |load, random| async move { load.end_soon(id, within_ms, random).await },
@@ -42,14 +42,14 @@ impl Load {
         );
     }
 
-    /// JoinSets it within so many milliseconds, and perhaps starts it again. What has no inbox, since an end empties that,
-    /// and a step that is started again would take it for a timeout.
+    /// Ends it within this many milliseconds, and perhaps retries it. Only for instances without
+    /// an inbox: an end empties it, and the retried step would report a timeout.
     pub(super) fn end_and_retry(&self, id: InstanceId, within_ms: u64, random: fastrand::Rng) {
         self.follow(
             move |load, mut random| async move {
                 load.end_soon(id, within_ms, random.fork()).await;
                 if random.bool() {
-                    // Who was asked takes its time, and who has not ended is not retried.
+                    // A cancelled instance takes time to finish, and a live one cannot be retried.
                     tokio::time::sleep(Duration::from_millis(random.u64(..100))).await;
                     if load.client.retry(id, Note::by("torture")).await.is_ok() {
                         load.note_operated("retry", id).await;
@@ -65,7 +65,7 @@ impl Load {
         self.end(id, Ending::OF_ONE[random.usize(..2)]).await;
     }
 
-    /// Whether the end is known to have been told.
+    /// Returns whether the end was acknowledged.
     pub(super) async fn end(&self, id: InstanceId, ending: Ending) -> bool {
         let (client, note) = (&self.client, Note::by("torture"));
         let told = match ending {

@@ -1,4 +1,4 @@
-//! Families, some of them ended on the way, and trees that do not end unless somebody ends them.
+//! Families, some of which are ended early, and trees that finish only when an operator ends them.
 
 use super::Load;
 use super::ending::Ending;
@@ -7,12 +7,12 @@ use crate::machines::{Family, Kin};
 use anyhow::Result;
 use outlast::prelude::*;
 
-/// How often something that must happen is tried.
+/// How often a required operation is tried.
 const TRIES_MAX: u32 = 1_200;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Load {
-    /// Three families for each tree that must be ended.
+    /// Starts three families for each tree that must be ended.
     pub(super) async fn start_related(&self, random: &mut fastrand::Rng) -> Result<()> {
         match self.mix.doomed && random.u32(..4) == 0 {
             true => self.start_doomed(random).await,
@@ -38,7 +38,7 @@ impl Load {
         Ok(())
     }
 
-    /// JoinSets the parent or some of its children, one or all that descend from it.
+    /// Ends the parent or some of its children, alone or with all descendants.
     pub(super) async fn end_some_of(&self, parent: InstanceId, mut random: fastrand::Rng) {
         for _ in 0..random.u32(1..4) {
             tokio::time::sleep(Duration::from_millis(random.u64(..600))).await;
@@ -51,7 +51,8 @@ impl Load {
         }
     }
 
-    /// A tree that waits for its end, and its end: surely, since it would wait for long.
+    /// Starts a tree that waits for its end, and ends it. It retries until that succeeds, because
+    /// the tree would wait for long.
     async fn start_doomed(&self, random: &mut fastrand::Rng) -> Result<()> {
         let Some(root) = self.insert_doomed(random.u32(1..4)).await else {
             return Ok(());
@@ -67,7 +68,7 @@ impl Load {
         Ok(())
     }
 
-    /// Inserts until it is known: under a key, so that it is there once.
+    /// Inserts until it is acknowledged, with a key, so that the tree exists once.
     async fn insert_doomed(&self, depth: u32) -> Option<InstanceId> {
         let (token, asked_at) = (self.token(), now_us());
         let asked = Entry::Asked {

@@ -1,4 +1,4 @@
-//! Workflows, some of which are sent words, or are ended on the way, or have children ended.
+//! Workflows, some of which receive signals, are ended early, or have children ended.
 
 use super::Load;
 use crate::machines::{Journey, Trip, Word};
@@ -22,7 +22,7 @@ impl Load {
         };
         let id: InstanceId = id.into();
         if is_ended && random.bool() {
-            // Without words: its end would take them along.
+            // Without signals: the end would drop them.
             self.end_and_retry(id, 1_000, random.fork());
             return Ok(());
         }

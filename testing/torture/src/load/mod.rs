@@ -1,5 +1,5 @@
-//! The load: instances of every machine, signals to them, cancels and retries, at a steady rate. What it was
-//! answered goes to the ledger.
+//! The load: instances of every machine, signals, cancels and retries, at a steady rate. It writes
+//! the responses to the ledger.
 
 mod ending;
 mod family;
@@ -22,36 +22,36 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Live instances above which the load waits for the workers.
+/// The number of live instances above which the load waits for the workers.
 const LIVE_MAX: i64 = 5_000;
-/// Tasks that follow an instance with signals or cancels, at a time.
+/// Concurrent tasks that follow an instance with signals or cancels.
 const FOLLOWERS_MAX: usize = 1_000;
-/// How often a signal is sent again when nobody knows whether it arrived.
+/// How often a signal is sent again when its result is unknown.
 const SENDS_MAX: u32 = 50;
-/// Different errors that are kept.
+/// The number of distinct errors that are kept.
 const ERRORS_KEPT_MAX: usize = 100;
 const PARTITION_KEYS: u64 = 10;
 const CORRELATION_KEYS: u64 = 40;
 
-/// Which machines the load starts.
+/// The machines that the load starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
-    /// Roots started each second.
+    /// Roots per second.
     pub(crate) rate: f64,
-    /// How wide trees are; 0 for none.
+    /// The width of trees; 0 for none.
     pub(crate) tree_width: u64,
-    /// Whether operators end instances and retry them.
+    /// Whether operators end and retry instances.
     pub(crate) operators: bool,
-    /// Families, in a hundred roots.
+    /// Families per hundred roots.
     pub(crate) families: u32,
-    /// Workflows, in a hundred roots.
+    /// Workflows per hundred roots.
     pub(crate) flows: u32,
-    /// Whether there are trees that must be ended, which takes a load that lives to do it.
+    /// Whether there are trees that must be ended; only for a load whose process is not killed.
     pub(crate) doomed: bool,
 }
 
 impl Mix {
-    /// Everything, at this rate.
+    /// Returns all machines, at this rate.
     pub(crate) fn of(rate: f64) -> Mix {
         Mix {
             rate,
@@ -64,7 +64,7 @@ impl Mix {
     }
 }
 
-/// What the load was answered with, when that was an error.
+/// The errors that the load received.
 #[derive(Clone, Default)]
 pub(crate) struct Errors {
     count: Arc<AtomicU64>,
@@ -76,7 +76,7 @@ impl Errors {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The different texts.
+    /// Returns the distinct texts.
     pub(crate) fn said(&self) -> BTreeSet<String> {
         self.said
             .lock()
@@ -111,7 +111,7 @@ impl Load {
             client,
             ledger,
             mix,
-            // Unlike from run to run: which leaves of a tree fail depends on it.
+            // Different in each run: it decides which leaves of a tree fail.
             tokens: Arc::new(AtomicU64::new(seed % 1_000_000 * 1_000_000)),
             errors: Errors::default(),
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
@@ -119,32 +119,32 @@ impl Load {
         }
     }
 
-    /// With hardly anything but families.
+    /// Starts mostly families.
     pub(crate) fn mostly_families(mut self) -> Load {
         self.mix.families = 90;
         self.mix.flows = 3;
         self
     }
 
-    /// With hardly anything but workflows.
+    /// Starts mostly workflows.
     pub(crate) fn mostly_flows(mut self) -> Load {
         self.mix.families = 3;
         self.mix.flows = 90;
         self
     }
 
-    /// Without trees that must be ended.
+    /// Starts no trees that must be ended.
     pub(crate) fn without_doomed(mut self) -> Load {
         self.mix.doomed = false;
         self
     }
 
-    /// What it was answered with, when that was an error.
+    /// Returns the errors that it received.
     pub(crate) fn errors(&self) -> Errors {
         self.errors.clone()
     }
 
-    /// Starts instances until `stop` says so, then waits for those that follow them.
+    /// Starts instances until `stop`, then waits for the followers.
     pub(crate) async fn run(&self, site: &Site, seed: u64, mut stop: watch::Receiver<bool>) {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut tick = tokio::time::interval(Duration::from_secs_f64(1.0 / self.mix.rate));
@@ -167,11 +167,11 @@ impl Load {
         let _ = lines.await;
         asks.join_all().await;
         watching.abort();
-        // Whoever still follows holds a permit.
+        // Every active follower holds a permit.
         let _ = self.followers.acquire_many(FOLLOWERS_MAX as u32).await;
     }
 
-    /// Holds the load back while the workers do not keep up, and while the database cannot be asked.
+    /// Pauses the load while the workers fall behind, and while the database does not respond.
     async fn watch_live(self, site: Site) {
         loop {
             let live = site.live().await.unwrap_or(i64::MAX);
@@ -233,7 +233,7 @@ impl Load {
         if let (true, Some(id)) = (pays, id) {
             self.follow(
                 move |load, mut random| async move {
-                    // Some pay at once, some too late.
+                    // Some payments arrive at once, some too late.
                     tokio::time::sleep(Duration::from_millis(random.u64(..patience_ms * 5 / 4)))
                         .await;
                     load.signal(
@@ -296,7 +296,7 @@ impl Load {
         self.insert(token, new, result).await.map(drop)
     }
 
-    /// By an insert, or by a signal that starts its target when nobody holds the key.
+    /// By an insert, or by a signal that starts its target when no instance holds the key.
     async fn start_keeper(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
         let key = format!("keeper:{}", random.u64(..CORRELATION_KEYS));
@@ -350,7 +350,7 @@ impl Load {
         self.insert(token, new, Some(result)).await.map(drop)
     }
 
-    /// Instances that share keys, each inserted after the one before it was acknowledged.
+    /// Instances that share keys, each inserted after the previous one was acknowledged.
     async fn form_lines(self, mut random: fastrand::Rng, stop: watch::Receiver<bool>) {
         let pause = Duration::from_secs_f64(5.0 / self.mix.rate);
         let mut next = Instant::now();
@@ -414,7 +414,7 @@ impl Load {
         self.ledger.write(&Entry::Inserted(inserted)).await;
     }
 
-    /// Sends a signal until its fate is known: again under the same dedup key when it is not.
+    /// Sends a signal until its result is known: again with the same dedup key when it is not.
     async fn signal<S: Signal>(&self, to: InstanceId, signal: impl Fn() -> S, dedup: String) {
         for _ in 0..SENDS_MAX {
             match self.client.signal(to, signal()).dedup(&dedup).await {
@@ -439,7 +439,7 @@ impl Load {
         }
     }
 
-    /// Runs what follows an instance beside the rest, if not too much does.
+    /// Spawns a follower of an instance, unless there are too many.
     fn follow<F: Future<Output = ()> + Send + 'static>(
         &self,
         follower: impl FnOnce(Load, fastrand::Rng) -> F,

@@ -1,4 +1,4 @@
-//! Steps one after the other, most of them on the same claim.
+//! A sequence of steps, most of them on the same claim.
 
 use super::Effects;
 use outlast::prelude::*;
@@ -20,7 +20,7 @@ impl Machine for Chain {
         self.0.of(cx).await;
         let done = done + 1;
         Ok(match done < of {
-            // Every third goes through the queue, so that it changes hands.
+            // Every third step goes through the queue, so that another worker may claim it.
             true if done % 3 == 0 => Outcome::requeue(Hops::Hop { token, done, of }),
             true => Outcome::next(Hops::Hop { token, done, of }),
             false => Outcome::done(done),

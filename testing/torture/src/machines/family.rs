@@ -1,8 +1,8 @@
-//! Parents that join in every way there is and end in every way there is, and children that are done, fail, take
-//! their time, wait for what never comes, or have children themselves. Whoever is asked to end undoes what it did, and
-//! its effects go to the ledger too.
+//! Parents that join and finish in every way, and children that are done, fail, are slow, wait
+//! forever, or have children themselves. A cancelled instance undoes its work, and those effects
+//! are in the ledger too.
 //!
-//! What a member does follows from its token, so that it is the same whoever runs it.
+//! The behaviour of a member follows from its token, so it is the same on every worker.
 
 use super::Effects;
 use outlast::prelude::*;
@@ -10,7 +10,7 @@ use outlast_core::ClosePolicy;
 
 pub(crate) struct Family(pub(super) Effects);
 
-/// How long somebody waits who is to be told to end. Nobody should have to.
+/// How long an instance waits for its end. No instance should reach this.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The most children of a fan-out.
@@ -26,7 +26,7 @@ pub(crate) enum Kin {
         token: u64,
         depth: u32,
         rounds: u32,
-        /// Whether the whole tree is to be ended by somebody: then it does not end by itself.
+        /// Whether an operator will end the whole tree; such a tree does not finish by itself.
         doomed: bool,
     },
     Gather {
@@ -37,13 +37,13 @@ pub(crate) enum Kin {
     },
     /// A child without children.
     Work { token: u64, lot: Lot },
-    /// A child that nobody told to end.
+    /// A child that was not ended in time.
     Outlive { token: u64 },
-    /// Undoes, so many more times.
+    /// Undoes, this many more times.
     Undo { token: u64, left: u32 },
 }
 
-/// What becomes of a child.
+/// The behaviour of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Lot {
@@ -53,7 +53,7 @@ pub(crate) enum Lot {
     Bad,
     /// It is done after a while.
     Slow,
-    /// It waits to be told to end.
+    /// It waits for its end.
     Patient,
 }
 
@@ -105,7 +105,7 @@ impl Machine for Family {
         })
     }
 
-    /// JoinSets, undoes first, asks for time, has others undo, or does not care.
+    /// Ends, undoes first, retries, starts children that undo, or ignores the cancel.
     async fn on_cancel(&self, state: Kin, cx: &Context) -> StepResult<Self> {
         self.0.of_cancel(cx).await;
         let token = state.token();
@@ -132,7 +132,7 @@ impl Machine for Family {
     }
 }
 
-/// Some fan out late, so that they are met by what ends them.
+/// Some fan out late, so that a cancel arrives before the fan-out.
 async fn raise(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Family> {
     let mut random = chance(token, u64::from(rounds));
     if random.u32(..3) == 0 {
@@ -142,13 +142,13 @@ async fn raise(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Fam
         true => ClosePolicy::Abandon,
         false => ClosePolicy::ALL[random.usize(..3)],
     };
-    // Only who is sure to be told may wait for it.
+    // Only an instance that is sure to be ended may wait for it.
     let may_wait = doomed || policy != ClosePolicy::Abandon;
     let width = random.u64(1..=WIDTH_MAX);
     let children: Vec<(New<Family>, bool)> = (0..width)
         .map(|number| {
             let token = descend(token, u64::from(rounds) * 10 + number);
-            // Without one of these a doomed tree might end by itself.
+            // Without one of these, a doomed tree might finish by itself.
             if doomed && number == 0 {
                 let lot = Lot::Patient;
                 return (New::<Family>(Kin::Work { token, lot }), true);
@@ -179,7 +179,7 @@ async fn raise(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Fam
         3 => (fan_out.quorum(random.u32(1..=width as u32 + 1)), false),
         _ => (fan_out.any(), false),
     };
-    // Who waits for all without a deadline has no rest.
+    // A join of all children without a deadline leaves no live children.
     if due || !for_all {
         fan_out = match random.u32(..3) {
             0 => fan_out.cancel_rest(),
@@ -195,7 +195,7 @@ async fn raise(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Fam
     })
 }
 
-/// A child, and whether it waits to be told to end.
+/// Returns a child, and whether it waits for its end.
 fn child(
     token: u64,
     depth: u32,
@@ -259,7 +259,7 @@ fn work(token: u64, lot: Lot) -> Outcome<Family> {
     }
 }
 
-/// Unlike that of any sibling.
+/// Returns a token that is unique among the siblings.
 fn descend(token: u64, number: u64) -> u64 {
     token.wrapping_mul(1_000_003).wrapping_add(number + 1) % (1 << 53)
 }

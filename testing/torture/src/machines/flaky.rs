@@ -1,4 +1,4 @@
-//! Tried again with pauses until it works.
+//! Retried with pauses until it succeeds.
 
 use super::Effects;
 use outlast::prelude::*;

@@ -1,11 +1,12 @@
-//! Workflows: steps that follow from each other, errands as activities, alone, in groups, in groups of groups, side by side
-//! and as the first of several; other journeys and machines as children, which are told something or asked to end through their handles; words
-//! that are waited for, rests, changes of the code, and further legs as new runs. Whatever goes wrong on the way is survived;
-//! whoever is asked to end undoes something first.
+//! Workflows that use every call: steps that depend on each other, and activities alone, in
+//! groups, in nested groups, side by side and in selections. Their children are other journeys and
+//! machines, which they signal or cancel through handles. They also wait for signals, sleep, use
+//! versions, and continue as new. A journey survives every failure on the way, and a cancelled one
+//! undoes something first.
 //!
-//! What a journey does follows from its token, so that it is the same whenever the code is run again. What a step comes to is
-//! a number drawn when it runs, so that each run of it can be told from every other. The time and what is drawn by chance go
-//! into names of steps: were they others when the code is run again, the history would not fit.
+//! The behaviour of a journey follows from its token, so a replay is the same. The result of a
+//! step is a number drawn when it runs, which identifies that run of the step. Times and random
+//! values become names of steps: if a replay gave others, the history would not match.
 
 use super::{Chain, Effects, Hops, Paid, Payment, Sale};
 use outlast::prelude::*;
@@ -17,14 +18,14 @@ pub(crate) struct Journey(pub(super) Effects);
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Trip {
     pub(crate) token: u64,
-    /// How deep journeys may start others.
+    /// How many levels of journeys it may start.
     pub(crate) depth: u32,
-    /// The run it is, from 1, of so many.
+    /// The current run, from 1, and the total.
     pub(crate) leg: u32,
     pub(crate) legs: u32,
 }
 
-/// Something that a journey may wait for.
+/// A signal that a journey may wait for.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Word {
     pub(crate) number: u64,
@@ -62,19 +63,19 @@ impl Workflow for Journey {
     }
 }
 
-/// A journey on its way.
+/// A running journey.
 struct Traveller<'a> {
     effects: &'a Effects,
     flow: Flow,
     random: fastrand::Rng,
     trip: Trip,
-    /// The numbers it has been told in this run.
+    /// The numbers that it has received in this run.
     told: Vec<u64>,
     steps: u32,
 }
 
 impl Traveller<'_> {
-    /// Its error is that the journey is to end.
+    /// Its error means that the journey must end.
     async fn travel(&mut self) -> FlowResult<()> {
         for _ in 0..self.random.u32(1..6) {
             match self.random.u32(..22) {
@@ -218,7 +219,7 @@ impl Traveller<'_> {
         }))
     }
 
-    /// Groups and a lone errand that are waited for at once, each by itself.
+    /// Groups and a single activity, awaited concurrently.
     async fn side_by_side(&mut self) -> FlowResult<()> {
         let (errands, others, lone) = (self.new_errands(), self.new_errands(), self.new_errand());
         let (errands, others) = (self.flow.all(errands), self.flow.all(others));
@@ -232,7 +233,7 @@ impl Traveller<'_> {
         self.hear(lone)
     }
 
-    /// Groups on either side of a lone errand, of which the first counts.
+    /// A selection of groups and a single activity.
     async fn first_group(&mut self) -> FlowResult<()> {
         let (errands, lone, others) = (self.new_errands(), self.new_errand(), self.new_errands());
         let groups = (self.flow.all(errands), lone, self.flow.all(others));
@@ -273,7 +274,7 @@ impl Traveller<'_> {
         self.hear_all(result.map(|_| Vec::new()))
     }
 
-    /// A machine that is told something, or asked to end, through its handle.
+    /// A machine that is signalled or cancelled through its handle.
     async fn pay(&mut self) -> FlowResult<()> {
         let sale = Sale::Offer {
             token: self.random.u64(..1 << 53),
@@ -309,7 +310,7 @@ impl Traveller<'_> {
         self.hear_all(result.map(|number| vec![number]))
     }
 
-    /// Only the end of the journey itself is not survived.
+    /// A journey survives every failure except its own end.
     fn hear_all(&mut self, result: FlowResult<Vec<u64>>) -> FlowResult<()> {
         match result {
             Ok(numbers) => self.told.extend(numbers),
@@ -346,7 +347,7 @@ impl Traveller<'_> {
         self.flow.activity(Errand(self.effects.clone()), task)
     }
 
-    /// Another journey, if one may be started from here.
+    /// Returns another journey, if the depth allows one.
     fn another(&mut self) -> Option<Trip> {
         let token = self.random.u64(..1 << 53);
         let legs = self.random.u32(1..3);
@@ -360,7 +361,7 @@ impl Traveller<'_> {
     }
 }
 
-/// A step, about to be called.
+/// A step before its call.
 struct Step {
     effects: Effects,
     name: String,
@@ -378,7 +379,7 @@ impl Step {
                 .of_flow(id, run, &self.name, self.follows)
                 .await;
             match self.is_bad {
-                // With its number, so that it is known which run of the step has failed.
+                // The error contains the number, so that it identifies the failed run of the step.
                 true => Err(format!("bad luck {nonce}")),
                 false => Ok(nonce),
             }
@@ -386,7 +387,7 @@ impl Step {
     }
 }
 
-/// What an activity is given.
+/// The input of an activity.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     token: u64,
@@ -397,7 +398,7 @@ pub(crate) struct Task {
 #[serde(rename_all = "snake_case")]
 enum Luck {
     Good,
-    /// It works when it is tried again.
+    /// It succeeds when it is retried.
     Late,
     Bad,
 }

@@ -1,4 +1,4 @@
-//! Unique by its correlation key; started by an insert or by a signal that finds nobody.
+//! Unique by its correlation key; started by an insert, or by a signal that finds no holder.
 
 use super::Effects;
 use outlast::prelude::*;
@@ -12,7 +12,7 @@ pub(crate) enum Keep {
     Close { token: u64 },
 }
 
-/// Something to keep.
+/// A value to keep.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) number: u64,

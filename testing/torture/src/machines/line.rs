@@ -1,4 +1,4 @@
-//! Shares a partition key with others: never two of them at a time, and in order.
+//! Shares a partition key with other instances: one runs at a time, in order.
 
 use super::Effects;
 use outlast::prelude::*;

@@ -1,18 +1,19 @@
-//! What is run: one machine for each way in which an instance can move.
+//! The machines of the load: one for each way in which an instance can move.
 //!
 //! | machine | what it does |
 //! |---|---|
-//! | [`Chain`] | steps one after the other |
-//! | [`Payment`] | waits for one signal, at most for a while |
-//! | [`Pack`] | gathers signals until there are enough or no more come |
+//! | [`Chain`] | runs steps in sequence |
+//! | [`Payment`] | waits for one signal, with a deadline |
+//! | [`Pack`] | collects signals until there are enough or no more arrive |
 //! | [`Tree`] | fans out, three deep, twice from the root; some leaves fail |
 //! | [`Line`] | shares a partition key with others |
 //! | [`Keeper`] | is unique by its correlation key |
-//! | [`Flaky`] | is tried again with pauses |
-//! | [`Journey`], [`Errand`] | a workflow with everything that a workflow can call, and its activities |
-//! | [`Family`] | joins in every way there is, runs children in windows, ends them by policies, undoes what it did |
+//! | [`Flaky`] | is retried with pauses |
+//! | [`Journey`], [`Errand`] | a workflow that uses every call, and its activities |
+//! | [`Family`] | joins in every way, uses windows and close policies, undoes its work |
 //!
-//! Every step writes its effect to the ledger before it returns, and so does what a machine has for a cancel. What poisons a worker is in [`poison`].
+//! Every step and every `on_cancel` writes its effect to the ledger before it returns. The machine
+//! that crashes its worker is in [`poison`].
 
 mod chain;
 mod family;
@@ -39,12 +40,12 @@ use crate::ledger::{Did, Entry, Ledger, Ran, now_us};
 use outlast::{Context, EngineBuilder, InstanceId, Machine, Outcome, StepResult};
 use std::time::Duration;
 
-/// What a step does to the world: an entry in the ledger, and some time.
+/// The effect of a step: an entry in the ledger, and some time.
 #[derive(Clone)]
 pub(crate) struct Effects {
     ledger: Ledger,
     worker: String,
-    /// The longest a step works.
+    /// The longest duration of a step.
     work_max: Duration,
 }
 
@@ -57,17 +58,17 @@ impl Effects {
         }
     }
 
-    /// Leaves the effect of this run of the step in the ledger, then takes its time.
+    /// Writes the effect of this run of the step to the ledger, then sleeps.
     pub(crate) async fn of(&self, cx: &Context) {
         self.leave(cx, Ran::default()).await;
     }
 
-    /// The same for the step after a join: with what it saw of it.
+    /// The same for the step after a join, with what it saw of the join.
     async fn of_join(&self, cx: &Context) {
         self.leave(cx, seen(cx)).await;
     }
 
-    /// The same for what a machine has for a cancel.
+    /// The same for `on_cancel`.
     async fn of_cancel(&self, cx: &Context) {
         let ran = Ran {
             cancelling: true,
@@ -76,13 +77,13 @@ impl Effects {
         self.leave(cx, ran).await;
     }
 
-    /// What most machines have for a cancel: their end.
+    /// The `on_cancel` of most machines: ends the instance.
     async fn give_way<M: Machine>(&self, cx: &Context) -> StepResult<M> {
         self.of_cancel(cx).await;
         Ok(Outcome::cancelled("gave way"))
     }
 
-    /// The same for an activity: the number it comes to.
+    /// The same for an activity. Returns the number that is its result.
     async fn of_errand(&self, cx: &Context) -> u64 {
         let nonce = new_nonce();
         let ran = Ran {
@@ -93,7 +94,7 @@ impl Effects {
         nonce
     }
 
-    /// The same for a step of a workflow.
+    /// The same for a workflow step.
     async fn of_flow(&self, id: InstanceId, run: i32, step: &str, follows: Vec<u64>) -> u64 {
         let nonce = new_nonce();
         let did = Did {
@@ -130,12 +131,13 @@ impl Effects {
     }
 }
 
-/// Unlike any other: never drawn from the seed, which another process may have too. JavaScript could hold it.
+/// Returns a unique number. It does not depend on the seed, which another process may share. It
+/// fits into a JavaScript number.
 fn new_nonce() -> u64 {
     fastrand::Rng::new().u64(..1 << 53)
 }
 
-/// What a step can see of the last fan-out.
+/// Returns what a step sees of the last fan-out.
 fn seen(cx: &Context) -> Ran {
     Ran {
         children: Some(cx.round().iter().map(|child| child.id.0).collect()),
@@ -145,7 +147,7 @@ fn seen(cx: &Context) -> Ran {
     }
 }
 
-/// The revision that brought the instance to its step.
+/// Returns the revision with which the instance arrived at its step.
 fn visit(cx: &Context) -> i64 {
     let key = cx.idempotency_key();
     let visit = key.strip_prefix(&format!("{}:{}:", cx.id(), cx.step()));
@@ -153,7 +155,7 @@ fn visit(cx: &Context) -> i64 {
     visit.expect("the key has the visit after the step")
 }
 
-/// All machines but the poisonous one.
+/// Registers all machines except the poisonous one.
 pub(crate) fn register(builder: EngineBuilder, effects: &Effects) -> EngineBuilder {
     builder
         .machine(Chain(effects.clone()))

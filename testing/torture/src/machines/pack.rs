@@ -1,4 +1,4 @@
-//! Gathers signals until there are enough, or until no more come.
+//! Collects signals until there are enough, or until no more arrive.
 
 use super::Effects;
 use outlast::prelude::*;
@@ -34,7 +34,7 @@ impl Signal for Item {
 impl Machine for Pack {
     const NAME: &'static str = "pack";
     type State = Gathering;
-    /// The numbers it took, each at most once.
+    /// The collected numbers, each at most once.
     type Output = Vec<u64>;
 
     async fn step(&self, state: Gathering, cx: &Context) -> StepResult<Self> {

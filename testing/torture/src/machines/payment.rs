@@ -1,4 +1,4 @@
-//! Waits for one signal, at most for a while.
+//! Waits for one signal, with a deadline.
 
 use super::Effects;
 use outlast::prelude::*;

@@ -1,4 +1,4 @@
-//! Steps that take their worker down, or return what cannot be stored.
+//! Steps that crash their worker, or return values that cannot be stored.
 
 use super::Effects;
 use crate::crew::Poison as Limits;
@@ -10,15 +10,15 @@ use serde_json::Value;
 
 pub(crate) struct Poison(Effects);
 
-/// Each is a step, and what it does to whoever runs it.
+/// Each variant is a step that harms its worker in another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(crate) enum Dose {
     /// Aborts the process.
     Abort { token: u64 },
-    /// Takes memory until there is none.
+    /// Allocates memory until none is left.
     Exhaust { token: u64 },
-    /// Blocks its thread for ever.
+    /// Blocks its thread forever.
     Block { token: u64 },
     /// Returns ten megabytes.
     Huge { token: u64 },
@@ -44,12 +44,13 @@ impl Dose {
         |token| Dose::Panic { token },
     ];
 
-    /// What an operator must be able to read in its error, one of these.
+    /// Returns the texts of which the instance's error must contain one.
     pub(crate) fn reasons(self) -> Vec<String> {
         const DOWN: &str = "took its worker down";
         let reasons: &[&str] = match self {
             Dose::Abort { .. } | Dose::Exhaust { .. } => &[DOWN],
-            // A process all of whose threads are blocked is ended from outside before its watchdog can act.
+            // The supervisor kills a process whose threads are all blocked before its watchdog can
+            // act.
             Dose::Block { .. } => &["blocks its thread", DOWN],
             Dose::Huge { .. } => &["bytes"],
             Dose::Nul { .. } => &["u0000"],
@@ -66,7 +67,7 @@ const GARBLED: &str = "\u{0}\u{1}\u{7}\u{8}\u{1b}[2J\r\n";
 
 impl Machine for Poison {
     const NAME: &'static str = "poison";
-    /// What blocks is noticed soon.
+    /// Short, so that a blocked step is detected soon.
     const STEP_TIMEOUT: Duration = Duration::from_secs(1);
     type State = Dose;
     type Output = Value;
@@ -90,7 +91,7 @@ impl Machine for Poison {
     }
 }
 
-/// Until an allocation fails, which ends the process.
+/// Allocates until an allocation fails, which ends the process.
 fn exhaust() -> Value {
     let mut eaten: Vec<Vec<u8>> = Vec::new();
     loop {
@@ -105,7 +106,7 @@ fn block() -> Value {
     }
 }
 
-/// Adds the poisonous machine, and limits what this process may eat: the machine it runs on has more to do.
+/// Registers the poisonous machine, and limits the memory of this process to protect the host.
 pub(crate) fn register(
     builder: EngineBuilder,
     effects: &Effects,

@@ -1,5 +1,5 @@
-//! Fans out level by level and joins; from the root more than once. Some leaves fail, and their parents go on
-//! without them.
+//! Fans out level by level and joins; from the root more than once. Some leaves fail, and their
+//! parents continue without them.
 
 use super::Effects;
 use outlast::prelude::*;
@@ -9,7 +9,8 @@ pub(crate) struct Tree(pub(super) Effects);
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(crate) enum Growth {
-    /// `rounds` more batches of children, each a tree of one level less; `fruit` is what those before bore.
+    /// `rounds` more batches of children, each a tree of one level less; `fruit` is the sum of the
+    /// earlier batches.
     Grow {
         token: u64,
         depth: u32,
@@ -38,7 +39,7 @@ impl Growth {
     }
 }
 
-/// Told apart by where it grows, so that which leaves fail does not depend on who runs them.
+/// Depends only on the position in the tree, so the same leaves fail on every worker.
 fn token_of_child(token: u64, number: u64) -> u64 {
     token.wrapping_mul(31).wrapping_add(number + 1)
 }
@@ -47,7 +48,7 @@ fn is_bad(token: u64) -> bool {
     token % 7 == 3
 }
 
-/// What a tree bears: one for each leaf that does not fail.
+/// Returns the sum of a tree: one for each leaf that does not fail.
 pub(crate) fn fruit(token: u64, depth: u32, width: u64, rounds: u32) -> u64 {
     if depth == 0 {
         return u64::from(!is_bad(token));

@@ -1,6 +1,6 @@
-//! Workers an hour ahead of the database and an hour behind it, killed now and then.
+//! Workers an hour ahead of the database and an hour behind it, killed occasionally.
 //!
-//! On PostgreSQL alone: with SQLite the database is in the process, and has no clock but the process's.
+//! PostgreSQL only: SQLite runs in the process and uses its clock.
 
 use super::postgres;
 use crate::args::Args;
@@ -38,7 +38,7 @@ async fn work_at_wrong_times(mut act: Act) -> Result<Vec<Worker>> {
     slots.join_all().await.into_iter().collect()
 }
 
-/// Slowly, so that most reaping and firing is done by workers whose clock is wrong.
+/// Slowly, so that workers with a wrong clock do most of the reaping and fire most of the timers.
 async fn keep_killing_slowly(
     crew: Crew,
     slot: &'static str,
@@ -59,8 +59,8 @@ async fn keep_killing_slowly(
     }
 }
 
-/// Sets the clock of a process wrong, by this many seconds: what the C library tells is not what the kernel says.
-/// Time that only passes is left alone.
+/// Makes the clock of a process wrong by this many seconds. It changes the wall clock of the C
+/// library, not the kernel's, and leaves the monotonic clock alone.
 pub(crate) fn set_clock(command: &mut tokio::process::Command, off_s: i64) -> Result<()> {
     let library =
         library().context("libfaketime is needed: on Debian, apt-get install libfaketime")?;
@@ -72,7 +72,7 @@ pub(crate) fn set_clock(command: &mut tokio::process::Command, off_s: i64) -> Re
     Ok(())
 }
 
-/// Debian puts it in a folder by the kind of machine.
+/// Debian installs it in a folder named after the architecture.
 fn library() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?;
     let found = folders

@@ -1,4 +1,4 @@
-//! Connections cut around the answer to COMMIT, stalled, reset, slowed down.
+//! Connections cut around the response to COMMIT, stalled, reset, slowed down.
 
 use super::postgres;
 use crate::args::Args;
@@ -12,13 +12,13 @@ use std::time::Duration;
 
 const WORKERS: usize = 3;
 
-/// About one commit in ten meets something.
+/// About one commit in ten has a fault.
 const FAULTS: Faults = Faults {
     before_commit: 0.02,
     before_answer: 0.03,
     after_answer: 0.02,
     stall: 0.01,
-    // Past the lease: the answer comes when the claim may be gone.
+    // Longer than the lease: the response arrives when the claim may be lost.
     stall_for: Duration::from_millis(1_500),
     reset: 0.5,
     slow: 0.02,

@@ -1,4 +1,4 @@
-//! A small file system that fills up under the database, and has room again.
+//! A small file system that fills up under the database, and is freed again.
 
 use super::{SETTINGS, Server};
 use crate::args::Args;
@@ -13,9 +13,9 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 
 const WORKERS: usize = 2;
-/// What fits besides PostgreSQL itself is used up in seconds.
+/// The room beside PostgreSQL itself is used up in seconds.
 const MEBIBYTES: u32 = 400;
-/// Few segments, so that the log does not take the disk for itself.
+/// Few segments, so that the log does not fill the disk.
 const SMALL_LOG: &str = "wal_keep_size = 0\nmin_wal_size = 32MB\nmax_wal_size = 64MB";
 
 pub(crate) async fn run(args: &Args) -> Result<Report> {
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
         .await;
     let said = errors.map(|errors| errors.said()).unwrap_or_default();
     let full = said.iter().filter(|text| is_clear(text)).count();
-    // The database goes before the disk it is on.
+    // The database must be dropped before its disk.
     drop(server);
     ensure!(
         full > 0,
@@ -74,7 +74,8 @@ async fn fill_again_and_again(
     Ok(workers)
 }
 
-/// A server that could not write its log has ended itself, and recovers when it is started with room.
+/// A server that could not write its log has ended itself, and recovers when it is started with
+/// room.
 fn revive(cluster: &mut Cluster) {
     if cluster.process().is_none() {
         cluster.start();

@@ -1,8 +1,8 @@
-//! The primary killed and its standby promoted, again and again, under a URL that names both.
+//! The primary is killed and its standby promoted, repeatedly, under a URL that names both.
 //!
-//! In synchronous mode nothing that was acknowledged may be lost. A standby that does not confirm loses what had not
-//! reached it: then the audit says what is left, and what was acknowledged and is gone is counted. And once as people
-//! run it: Patroni decides who is the primary, through etcd.
+//! In synchronous mode no acknowledged write may be lost. An asynchronous standby loses the writes
+//! that had not reached it; they are counted. One scenario runs as in production: Patroni elects
+//! the primary through etcd.
 
 use crate::args::Args;
 use crate::crew::Worker;
@@ -37,7 +37,7 @@ async fn fail_over_again_and_again(mut act: Act, replicas: &mut Replicas) -> Res
         tokio::time::sleep(Duration::from_millis(act.random.u64(1_000..3_000))).await;
         block_in_place(|| replicas.fail_over());
         act.note("promotions").await;
-        // A while with one server, as in life.
+        // A while with one server, as in production.
         tokio::time::sleep(Duration::from_millis(act.random.u64(200..1_500))).await;
         block_in_place(|| replicas.rebuild());
     }

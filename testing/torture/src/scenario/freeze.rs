@@ -1,4 +1,4 @@
-//! Three workers, stopped past their lease and let go: zombies that try to commit.
+//! Three workers, stopped past their lease and resumed: zombies that try to commit.
 
 use super::Server;
 use crate::args::Args;
@@ -15,12 +15,12 @@ const WORKERS: usize = 3;
 pub(crate) async fn run(args: &Args) -> Result<Report> {
     let server = Server::start(args.store)?;
     let mut stage = Stage::set(args, server.site(), server.site()).await?;
-    // Longer steps, so that most freezes find some.
+    // Longer steps, so that most freezes interrupt some.
     stage.crew.orders.work_max_ms = 50;
     stage.play(freeze_again_and_again).await
 }
 
-/// Freezes each of three workers again and again. They all live in the end.
+/// Freezes each of three workers repeatedly. All are running at the end.
 async fn freeze_again_and_again(mut act: Act) -> Result<Vec<Worker>> {
     let mut slots = JoinSet::new();
     for worker in act.workers(WORKERS).await? {
@@ -34,7 +34,7 @@ async fn keep_freezing(worker: Worker, mut random: fastrand::Rng, end: Instant) 
     loop {
         tokio::time::sleep(Duration::from_millis(random.u64(200..1_500))).await;
         worker.freeze().await?;
-        // Reapers look every quarter of a lease.
+        // Reapers run every quarter of a lease.
         tokio::time::sleep(LEASE.mul_f64(1.3 + random.f64())).await;
         worker.thaw().await?;
         if Instant::now() >= end {

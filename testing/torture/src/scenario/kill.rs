@@ -18,21 +18,21 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     stage.play(kill_again_and_again).await
 }
 
-/// The same with hardly anything but families.
+/// The same with mostly families.
 pub(crate) async fn run_families(args: &Args) -> Result<Report> {
     let server = Server::start(args.store)?;
     let stage = Stage::set(args, server.site(), server.site()).await?;
     stage.with_families().play(kill_again_and_again).await
 }
 
-/// The same with hardly anything but workflows.
+/// The same with mostly workflows.
 pub(crate) async fn run_flows(args: &Args) -> Result<Report> {
     let server = Server::start(args.store)?;
     let stage = Stage::set(args, server.site(), server.site()).await?;
     stage.with_flows().play(kill_again_and_again).await
 }
 
-/// Kills each of three workers again and again. Answers three that live.
+/// Kills each of three workers repeatedly. Returns three running ones.
 pub(crate) async fn kill_again_and_again(mut act: Act) -> Result<Vec<Worker>> {
     let mut slots = JoinSet::new();
     for slot in 1..=WORKERS {
@@ -47,7 +47,7 @@ pub(crate) async fn kill_again_and_again(mut act: Act) -> Result<Vec<Worker>> {
     workers.into_iter().collect()
 }
 
-/// Kills whoever works in this slot, also one that is just starting.
+/// Kills the worker in this slot, even while it starts.
 async fn keep_killing(
     crew: Crew,
     slot: usize,

@@ -1,4 +1,4 @@
-//! What is done to it, a file per scenario.
+//! The scenarios, one file each.
 
 pub(crate) mod clock;
 mod cut;
@@ -22,7 +22,7 @@ use outlast_testbed::cluster::Cluster;
 use outlast_testbed::replicas::Mode;
 use tempfile::TempDir;
 
-/// Runs the scenario and says what came of it. Whether nothing was wrong.
+/// Runs the scenario and prints its report. Returns whether no invariant was violated.
 pub(crate) async fn run(args: &Args) -> Result<bool> {
     if args.scenario == Scenario::Soak {
         soak::run(args).await?.print(args.json)?;
@@ -53,13 +53,13 @@ async fn torture(args: &Args) -> Result<Report> {
     }
 }
 
-/// A database of our own, gone with the value.
+/// A private database, removed when the value is dropped.
 pub(crate) enum Server {
     Postgres(Cluster),
     Sqlite(TempDir),
 }
 
-/// As a server that is used: many sessions, and commits that wait for the disk.
+/// As in production: many sessions, and commits that wait for the disk.
 const SETTINGS: &str = "max_connections = 200\nshared_buffers = 128MB\nmax_wal_size = 256MB\n\
                         log_min_messages = fatal";
 
@@ -81,7 +81,7 @@ impl Server {
     }
 }
 
-/// A PostgreSQL of our own, started.
+/// Starts a private PostgreSQL.
 pub(crate) fn postgres() -> Result<Cluster> {
     let mut cluster = Cluster::durable().context(
         "PostgreSQL's programs are needed: install them, or name their folder in OUTLAST_PG_BIN",

@@ -1,6 +1,6 @@
-//! Steps that abort, eat all memory, block their thread, or return what cannot be stored, among instances that do
-//! no harm. Each poisonous one must fail with a reason that a person can read; all others must end well. Workers that
-//! die are started again, as whatever runs them in earnest would do.
+//! Steps that abort, exhaust the memory, block their thread, or return values that cannot be
+//! stored, among harmless instances. Each poisonous instance must fail with a readable reason; all
+//! others must succeed. Dead workers are started again, as a supervisor in production would do.
 
 use super::Server;
 use crate::args::Args;
@@ -17,11 +17,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 const WORKERS: usize = 3;
-/// Address space of a worker: threads' stacks and all.
+/// The address space of a worker, including the stacks of its threads.
 const MEMORY_MAX: u64 = 1 << 30;
-/// How long a worker may get nothing done before it is started anew. Longer than a watchdog takes.
+/// How long a worker may make no progress before it is restarted. Longer than the watchdog needs.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Poisonous instances that are under way at a time: each takes a worker down several times.
+/// The pause between two poisonous instances: each crashes a worker several times.
 const PAUSE: Duration = Duration::from_millis(700);
 
 pub(crate) async fn run(args: &Args) -> Result<Report> {
@@ -30,8 +30,8 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     stage.crew.orders.poison = Some(Limits {
         memory_max: MEMORY_MAX,
     });
-    // Of those that are beside each other when a worker dies, the guilty one goes on dying, and the others must not
-    // fail for having been there: some are, several times in a row, at a dose and a half each second.
+    // Of the instances that run together when a worker dies, the guilty one dies again. The others
+    // must not fail, but at this rate some are there several times in a row.
     stage.crew.orders.crashes_max = 6;
     let client = server.site().client().await?;
     refuse_what_cannot_be_stored(&client).await?;
@@ -51,7 +51,7 @@ async fn poison_again_and_again(mut act: Act, client: Client) -> Result<Vec<Work
         let dose = Dose::KINDS[act.random.usize(..Dose::KINDS.len())](token);
         give(&act, &client, dose, token).await?;
     }
-    // The last doses take workers down for a while yet.
+    // The last doses still crash workers for a while.
     while has_live_poison(&client).await? {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -95,8 +95,8 @@ async fn has_live_poison(client: &Client) -> Result<bool> {
     Ok(client.count(filter).await? != outlast::Count::Exactly(0))
 }
 
-/// Starts the worker again whenever it has died or does not answer, until it is told that this is over. A process all of
-/// whose threads are blocked can only be ended from outside.
+/// Restarts the worker whenever it has died or does not respond, until it is stopped. A process
+/// whose threads are all blocked can only be killed from outside.
 async fn keep_alive(crew: Crew, slot: usize, mut stopped: watch::Receiver<bool>) -> Result<Worker> {
     let mut number = 0;
     loop {
@@ -112,7 +112,7 @@ async fn keep_alive(crew: Crew, slot: usize, mut stopped: watch::Receiver<bool>)
     }
 }
 
-/// What a step may not return a caller may not send.
+/// A caller may not send a value that a step may not return.
 async fn refuse_what_cannot_be_stored(client: &Client) -> Result<()> {
     let huge = format!("\"{}\"", "x".repeat(10_000_000));
     let nul = "\"a\\u0000b\"".to_owned();

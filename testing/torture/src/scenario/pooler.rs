@@ -1,4 +1,4 @@
-//! Everything through PgBouncer in transaction mode, while workers are killed.
+//! All connections go through PgBouncer in transaction mode, while workers are killed.
 
 use super::kill::kill_again_and_again;
 use super::postgres;
@@ -9,7 +9,7 @@ use crate::stage::Stage;
 use anyhow::{Context as _, Result};
 use outlast_testbed::pooler::{Behind, Pooler};
 
-/// Fewer than the workers would open by themselves, so that sessions are shared.
+/// Fewer than the workers would open, so that sessions are shared.
 const SERVER_CONNECTIONS: usize = 10;
 
 pub(crate) async fn run(args: &Args) -> Result<Report> {

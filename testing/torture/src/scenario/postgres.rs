@@ -1,4 +1,4 @@
-//! The server's backends, then the whole server, killed again and again.
+//! The server's backends, then the whole server, killed repeatedly.
 
 use super::postgres;
 use crate::args::Args;
@@ -22,8 +22,8 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
         .await
 }
 
-/// A server whose backend is killed does not trust its memory any more: it ends all sessions and recovers. One that
-/// is killed as a whole recovers when it is started.
+/// When a backend is killed, the server no longer trusts its shared memory: it ends all sessions
+/// and recovers. A killed server recovers when it is started.
 async fn crash_again_and_again(mut act: Act, cluster: &mut Cluster) -> Result<Vec<Worker>> {
     let workers = act.workers(WORKERS).await?;
     while act.goes_on() {

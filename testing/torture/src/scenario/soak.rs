@@ -1,7 +1,8 @@
-//! A steady rate without faults, twice beside a snapshot that somebody holds open: what grows, and what does not.
+//! A steady rate without faults, twice beside an open snapshot: measures what grows and what does
+//! not.
 //!
-//! Nothing is audited, since that would be most of what is measured. Ended instances are kept for a minute, so that
-//! the tables come to a size and should stay there.
+//! There is no audit, because it would dominate the measurement. Finished instances are kept for a
+//! minute, so that the tables reach a size and should stay there.
 
 use super::postgres;
 use crate::args::Args;
@@ -23,7 +24,7 @@ use tokio::time::Instant;
 const SAMPLES: u32 = 60;
 const RETENTION: Duration = Duration::from_secs(60);
 
-/// What is measured, again and again.
+/// One measurement.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Sample {
     pub(crate) minute: f64,
@@ -32,13 +33,13 @@ pub(crate) struct Sample {
     pub(crate) table_kib: i64,
     pub(crate) indexes_kib: i64,
     pub(crate) signals_kib: i64,
-    /// Since the sample before.
+    /// Since the previous sample.
     pub(crate) claims: i64,
     pub(crate) claimed: i64,
-    /// What a claimed row cost, and a claim that found nothing with it; PostgreSQL only.
+    /// Buffers per claimed row, including claims that found nothing; PostgreSQL only.
     pub(crate) buffers_per_claimed: f64,
     pub(crate) worker_kib: i64,
-    /// Whether somebody held a snapshot open.
+    /// Whether a snapshot was held open.
     pub(crate) snapshot: bool,
 }
 
@@ -82,7 +83,7 @@ pub(crate) async fn run(args: &Args) -> Result<SoakReport> {
     Ok(SoakReport::new(args, samples?, errors.count()))
 }
 
-/// The usual server, and how much each statement reads.
+/// Starts the usual server with statement statistics.
 fn postgres_with_statistics() -> Result<Cluster> {
     let mut cluster = postgres()?;
     cluster.stop(outlast_testbed::cluster::Stop::Fast);
@@ -91,8 +92,8 @@ fn postgres_with_statistics() -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// One sample after the other, with a snapshot held open for a minute (or one sample) after a third of the time and
-/// after two thirds.
+/// Takes samples. It holds a snapshot open for a minute (or one sample) after a third of the time
+/// and after two thirds.
 async fn measure(
     args: &Args,
     site: &Site,
@@ -123,7 +124,7 @@ async fn measure(
     Ok(samples)
 }
 
-/// Everything that was started ends.
+/// Waits until every started instance has finished.
 async fn rest(site: &Site) -> Result<()> {
     let begun = Instant::now();
     while site.live().await? > 0 {
@@ -136,7 +137,7 @@ async fn rest(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// A reader that does not end: what it might see cannot be cleaned away.
+/// A reader that does not end: rows that it might see cannot be vacuumed.
 enum Snapshot {
     Postgres(#[allow(dead_code, reason = "open as long as the session")] tokio_postgres::Client),
     Sqlite(#[allow(dead_code, reason = "open as long as the connection")] rusqlite::Connection),
@@ -172,7 +173,7 @@ enum Meter {
     },
 }
 
-/// What claims have cost so far.
+/// The cost of claims so far.
 #[derive(Clone, Copy, Default)]
 struct Costs {
     calls: i64,
@@ -207,7 +208,7 @@ impl Meter {
                     rows: row.get(1),
                     buffers: row.get(2),
                 };
-                // Every claim answers one row of counts beside what it took.
+                // Every claim returns one row of counts beside the claimed rows.
                 let claims = now.calls - before.calls;
                 let claimed = now.rows - before.rows - claims;
                 let buffers = now.buffers - before.buffers;
@@ -245,7 +246,7 @@ const CLAIM_COSTS: &str = "select coalesce(sum(calls), 0)::bigint, coalesce(sum(
     coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint \
     from pg_stat_statements where query like '%set_aside%' and query like '%looked_at%'";
 
-/// What the process has in memory.
+/// Returns the resident memory of the process.
 fn resident_kib(process: u32) -> Result<i64> {
     let status = Path::new("/proc").join(process.to_string()).join("status");
     let status = std::fs::read_to_string(status)?;

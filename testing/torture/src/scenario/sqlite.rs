@@ -1,5 +1,6 @@
-//! One process on an SQLite file killed, then one of two. Each drives its own load, so that in the first half nobody
-//! else has the file open when its process is killed; the file's integrity is checked after each kill.
+//! One process on an SQLite file is killed, then one of two. Each drives its own load, so in the
+//! first half no other process has the file open during a kill. The file's integrity is checked
+//! after each kill.
 
 use crate::args::Args;
 use crate::crew::{Crew, Worker};
@@ -37,7 +38,7 @@ async fn kill_one_then_one_of_two(mut act: Act, file: &Path) -> Result<Vec<Worke
         number += 1;
         let worker = start(&act.crew, number, act.random.u64(..)).await?;
         live_a_little(&mut act.random).await;
-        // The older one as often as the younger.
+        // The older process is killed as often as the younger.
         let (victim, stays) = match act.random.bool() {
             true => (worker, other),
             false => (other, worker),
@@ -48,14 +49,14 @@ async fn kill_one_then_one_of_two(mut act: Act, file: &Path) -> Result<Vec<Worke
         other = stays;
     }
     other.kill().await?;
-    // Nobody starts anything new: what is there comes to rest.
+    // No process starts new instances: the existing ones drain.
     act.crew.orders.drives = None;
     Ok(vec![act.crew.start("w-last".to_owned()).await?])
 }
 
 async fn start(crew: &Crew, number: u64, seed: u64) -> Result<Worker> {
     let mut crew = crew.clone();
-    // Processes number their instances apart.
+    // Each process numbers its instances separately.
     crew.orders.seed = seed % 1_000 * 100_000 + number;
     crew.start(format!("w{number}")).await
 }

@@ -1,12 +1,12 @@
-//! Asks a person, and decides without one after a while. Whoever cancels it gets the money that was set aside back first.
+//! Asks a person, and decides alone after a while. A cancel first releases the reserved money.
 
 use super::work;
 use outlast::prelude::*;
 
-/// An expense that somebody is to approve.
+/// An expense that needs an approval.
 pub(in crate::demo) struct Approval;
 
-/// Where an approval stands.
+/// The steps of an approval.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(in crate::demo) enum Request {
@@ -18,14 +18,14 @@ pub(in crate::demo) enum Request {
         expense: u64,
         amount: u64,
     },
-    /// What it does when it is asked to end.
+    /// The step of a cancel.
     Release {
         expense: u64,
         amount: u64,
     },
 }
 
-/// Somebody agrees.
+/// Approves the expense.
 #[derive(Serialize, Deserialize)]
 pub(in crate::demo) struct Approved {
     pub(in crate::demo) by: String,
@@ -35,7 +35,7 @@ impl Signal for Approved {
     const NAME: &'static str = "approved";
 }
 
-/// Somebody does not.
+/// Rejects the expense.
 #[derive(Serialize, Deserialize)]
 pub(in crate::demo) struct Rejected {
     pub(in crate::demo) by: String,
@@ -64,7 +64,7 @@ impl Machine for Approval {
                     Some(approved) => {
                         Outcome::done(format!("expense {expense} approved by {}", approved.by))
                     }
-                    // Nobody looked: what is small enough needs nobody.
+                    // Nobody decided: small amounts need no approval.
                     None if amount < 100 => {
                         Outcome::done(format!("expense {expense} is small enough"))
                     }
@@ -81,7 +81,7 @@ impl Machine for Approval {
         })
     }
 
-    /// The amount was set aside when it was asked for, and is released before the end.
+    /// The amount was reserved with the request, and is released before the end.
     async fn on_cancel(&self, state: Request, _cx: &Context) -> StepResult<Self> {
         Ok(match state {
             Request::Ask { expense, amount }

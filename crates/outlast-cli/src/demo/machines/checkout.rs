@@ -6,7 +6,7 @@ use outlast::prelude::*;
 /// A checkout.
 pub(in crate::demo) struct Checkout;
 
-/// Where a checkout stands.
+/// The steps of a checkout.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(in crate::demo) enum Payment {
@@ -15,7 +15,7 @@ pub(in crate::demo) enum Payment {
     Ship { order: u64 },
 }
 
-/// Money has come.
+/// The payment has arrived.
 #[derive(Serialize, Deserialize)]
 pub(in crate::demo) struct PaymentConfirmed {
     pub(in crate::demo) amount: u64,

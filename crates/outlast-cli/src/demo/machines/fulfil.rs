@@ -1,4 +1,5 @@
-//! The same as a workflow: one function that reserves, packs, waits for a courier, and begins again for subscriptions.
+//! A workflow: one function that reserves, packs, waits for a courier, and starts over for
+//! subscriptions.
 
 use super::{happens, work};
 use outlast::prelude::*;
@@ -8,15 +9,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a parcel is on its way.
 const JOURNEY: Duration = Duration::from_secs(4);
 
-/// A purchase from the reservation to the delivery.
+/// A purchase from reservation to delivery.
 pub(in crate::demo) struct Fulfil;
 
-/// What was bought.
+/// The input of the workflow.
 #[derive(Clone, Serialize, Deserialize)]
 pub(in crate::demo) struct Purchase {
     pub(in crate::demo) order: u64,
     pub(in crate::demo) articles: Vec<String>,
-    /// How often it is still to be delivered: each time is a run.
+    /// The number of deliveries left: each is a run.
     pub(in crate::demo) deliveries: u32,
 }
 
@@ -78,7 +79,7 @@ impl Workflow for Fulfil {
     }
 }
 
-/// Packs one article, at the third try at the latest.
+/// Packs one article. It succeeds at the third attempt at the latest.
 pub(in crate::demo) struct Pack;
 
 impl Job for Pack {
@@ -98,7 +99,7 @@ impl Job for Pack {
     }
 }
 
-/// Prints the label of an order: a workflow that others start.
+/// Prints the label of an order: a workflow that other workflows start.
 pub(in crate::demo) struct PrintLabel;
 
 impl Workflow for PrintLabel {

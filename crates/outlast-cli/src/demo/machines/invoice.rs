@@ -1,4 +1,4 @@
-//! A job that often fails and is tried again, later each time.
+//! A job that often fails and is retried with backoff.
 
 use super::{happens, work};
 use outlast::prelude::*;
@@ -6,7 +6,7 @@ use outlast::prelude::*;
 /// Sends an invoice through a mail server that is often busy.
 pub(in crate::demo) struct Invoice;
 
-/// What to send.
+/// The input of the job.
 #[derive(Serialize, Deserialize)]
 pub(in crate::demo) struct Mail {
     pub(in crate::demo) to: String,

@@ -1,4 +1,4 @@
-//! What the demonstration runs: small, and each for something else that instances do.
+//! The machines of the demonstration. Each is small and shows another feature.
 
 mod approval;
 mod checkout;
@@ -14,12 +14,12 @@ pub(super) use order::{Fulfilment, LineItem, Order};
 
 use std::time::Duration;
 
-/// Takes as long as real work might: steps that take no time are never seen.
+/// Sleeps as long as real work might take: instant steps would never be visible.
 async fn work(at_most: Duration) {
     tokio::time::sleep(at_most.mul_f64(fastrand::f64())).await;
 }
 
-/// Whether something happens that happens in so many of a hundred cases.
+/// Returns true in this percentage of calls.
 pub(super) fn happens(percent: u32) -> bool {
     fastrand::u32(0..100) < percent
 }

@@ -1,17 +1,17 @@
-//! Fans out to its line items, a few at a time, and joins them. They end with it.
+//! Fans out to its line items with a window, and joins them. They end with the order.
 
 use super::{happens, work};
 use outlast::prelude::*;
 
-/// So many people pick and pack for one order.
+/// The number of line items that are packed at a time.
 const HANDS: usize = 3;
-/// After this long the parcel goes with what there is.
+/// After this long, the parcel leaves with the items that are ready.
 const DEPARTURE: Duration = Duration::from_secs(25);
 
 /// An order of several articles.
 pub(in crate::demo) struct Order;
 
-/// Where an order stands.
+/// The steps of an order.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(in crate::demo) enum Fulfilment {
@@ -19,7 +19,7 @@ pub(in crate::demo) enum Fulfilment {
     Ship { order: u64 },
 }
 
-/// What was sent, and what could not be.
+/// The items that were sent, and those that were not.
 #[derive(Serialize, Deserialize)]
 pub(in crate::demo) struct Shipment {
     parcels: Vec<String>,
@@ -64,7 +64,7 @@ impl Machine for Order {
 /// One article of an order.
 pub(in crate::demo) struct LineItem;
 
-/// Where a line stands.
+/// The steps of a line item.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(in crate::demo) enum Line {
@@ -80,7 +80,7 @@ impl Machine for LineItem {
     async fn step(&self, state: Line, cx: &Context) -> StepResult<Self> {
         tokio::select! {
             () = work(Duration::from_millis(2_500)) => {}
-            // Nobody wants it any more: what comes next is that it ends.
+            // The instance was cancelled: its next outcome ends it.
             () = cx.cancelled() => return Ok(Outcome::requeue(state)),
         }
         Ok(match state {

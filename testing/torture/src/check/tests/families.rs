@@ -1,4 +1,4 @@
-//! Joins, windows and cancels that are right, and wrong.
+//! Correct and incorrect joins, windows and cancels.
 
 use super::{History, claim, end};
 use crate::audit::Instance;
@@ -7,7 +7,7 @@ use outlast::Status;
 use outlast_core::{ClosePolicy, Joined};
 
 impl History {
-    /// A parent that has fanned out to two children.
+    /// Returns a parent that has fanned out to two children.
     pub(super) fn of_a_fan_out(how: impl FnOnce(&mut Instance)) -> History {
         let mut history = History::default();
         history.start(1, "tree");
@@ -58,7 +58,7 @@ impl History {
         });
     }
 
-    /// The step after the join runs, with what it saw, and ends the parent.
+    /// Runs the step after the join with what it saw, and finishes the parent.
     pub(super) fn gather(&mut self, saw: impl FnOnce(&mut Ran)) {
         let row = self.last(1).clone();
         self.change(1, |row| claim(row, 3));
@@ -79,7 +79,7 @@ impl History {
         });
     }
 
-    /// A parent that is woken by the first failure, and a child that ends later.
+    /// Returns a parent that the first failure wakes, and a child that finishes later.
     fn of_a_failure() -> History {
         let mut history = History::of_a_fan_out(|row| row.fails_fast = true);
         history.end_child(2, Status::Failed);
@@ -94,7 +94,7 @@ impl History {
         history
     }
 
-    /// A parent whose time is up at this moment.
+    /// Returns a parent whose deadline passes at this time.
     fn of_a_deadline(deadline: i64) -> History {
         let mut history = History::of_a_fan_out(|row| row.deadline = Some(deadline));
         history.join(|row| row.joined = Some(Joined::Deadline));
@@ -105,7 +105,7 @@ impl History {
         history
     }
 
-    /// Two children in a window of one.
+    /// Returns two children in a window of one.
     fn of_a_window(second: Option<bool>) -> History {
         let mut history = History::default();
         history.start(1, "tree");
@@ -124,7 +124,8 @@ impl History {
         history
     }
 
-    /// An instance that is asked to end while its step runs; the outcome of that is written.
+    /// Returns an instance that is asked to cancel while its step runs; the outcome of the step is
+    /// written.
     fn of_a_cancel() -> History {
         let mut history = History::default();
         history.start(1, "chain");
@@ -140,7 +141,7 @@ impl History {
         history
     }
 
-    /// The same, and what its machine decides about it.
+    /// Returns the same with the machine's answer.
     fn of_an_answer() -> History {
         let mut history = History::of_a_cancel();
         history.ran(Ran {
@@ -158,7 +159,7 @@ impl History {
         history
     }
 
-    /// A child that waits to be told to end, for longer than its parent lives.
+    /// Returns a child that waits for its end, for longer than its parent lives.
     fn of_a_patient_child(policy: Option<ClosePolicy>) -> History {
         let mut history = History::default();
         history.insert(1, "family", |_| {});

@@ -1,4 +1,4 @@
-//! Workflows whose histories are right, and wrong.
+//! Workflows with correct and incorrect histories.
 
 use super::{History, claim, end};
 use crate::audit::{Event, Instance, Op, Subject};
@@ -8,7 +8,8 @@ use outlast_core::{EventKind, Joined};
 use serde_json::{Value, json};
 
 impl History {
-    /// A workflow of two steps, an activity, a timer and another step, which ends as it should.
+    /// Returns a workflow of two steps, an activity, a timer and another step, which finishes
+    /// correctly.
     fn of_a_flow() -> History {
         let mut history = History::of_a_parked_flow();
         history.change(1, |row| {
@@ -45,7 +46,7 @@ impl History {
         history
     }
 
-    /// The same while it waits for its activity, which has ended.
+    /// Returns the same while it waits for its activity, which has finished.
     fn of_a_parked_flow() -> History {
         let mut history = History::of_a_begun_flow();
         history.flow_step(2, 2, 102, &[101]);
@@ -84,7 +85,7 @@ impl History {
         history
     }
 
-    /// The same when it has run its first step.
+    /// Returns the same after its first step.
     fn of_a_begun_flow() -> History {
         let mut history = History::default();
         history.insert(1, "journey", |row| row.step = "run".into());
@@ -115,7 +116,7 @@ impl History {
         }));
     }
 
-    /// Adds to the history of a run.
+    /// Adds an event to the history of a run.
     fn event(&mut self, run: i32, kind: EventKind, call: impl Into<Option<i32>>, data: Value) {
         let seq = 1 + self.events_of(run);
         let at = self.now + 1_000;
@@ -140,7 +141,7 @@ impl History {
         events.count() as i32
     }
 
-    /// The outcome that goes with the events.
+    /// Writes the outcome of the events.
     fn write(&mut self, change: impl FnOnce(&mut Instance)) {
         let events = self.events_of(1);
         self.change(1, |row| {
@@ -162,7 +163,7 @@ impl History {
         self.events().next_back().expect("there is one")
     }
 
-    /// The first event of this kind.
+    /// Returns the first event of this kind.
     fn event_of(&mut self, kind: EventKind) -> &mut Event {
         let mut events = self.events();
         events
@@ -170,7 +171,7 @@ impl History {
             .expect("there is one")
     }
 
-    /// The last thing that a step of the workflow did.
+    /// Returns the last effect of a workflow step.
     fn last_did(&mut self) -> &mut Did {
         for entry in self.entries.iter_mut().rev() {
             if let Entry::Did(did) = entry {
@@ -428,7 +429,7 @@ fn a_signal_that_a_history_has_twice_breaks_i7() {
         }
         history.write(|_| {});
         history.signal(7, Op::Update, true);
-        // It lives on, so that what was not received is lost.
+        // The instance stays live, so a signal that was not received is lost.
         history.flow_step(2, 2, 102, &[101]);
         history.event(1, EventKind::RunCompleted, None, json!({}));
         history.write(|row| end(row, Status::Done));
