@@ -468,7 +468,7 @@ fn is_number(word: &str) -> bool {
 }
 
 /// Words and phrases that must not come back, and what to write instead (docs/glossary.md).
-const BANNED: [(&[&str], &str); 14] = [
+const BANNED: [(&[&str], &str); 16] = [
     (
         &["wish", "wishes", "wished", "wishing"],
         "write `cancel` or `request`",
@@ -500,6 +500,11 @@ const BANNED: [(&[&str], &str); 14] = [
     ),
     (&["obstacle", "obstacles"], "write `unrunnable`"),
     (&["intake"], "write `fast path`"),
+    (&["traffic"], "write `run stats`"),
+    (
+        &["leave word", "leaves word", "left word"],
+        "write `notify` or `cascade`",
+    ),
     (&["shielded"], "write `uncancellable`"),
     (
         &["rehearse", "rehearses", "rehearsed", "rehearsal"],

@@ -1,5 +1,5 @@
 // Machine: drawn as a graph. Steps show live counts, failures and mean time; the width of an edge
-// shows its traffic; versions are side by side.
+// shows its run count; versions are side by side.
 
 import { get } from '../api.js';
 import { ENDED, plural, short, span, STATUSES, whole, words } from '../format.js';

@@ -13,8 +13,8 @@ pub(crate) const QUEUE: &str = "default";
 /// The correlation key that somebody holds, or nobody.
 pub(crate) const KEY: &str = "the key";
 
-/// Where a scenario starts. Whatever executes is held by a worker whose lease has run out, unless
-/// said otherwise.
+/// Where a scenario starts. Default: executing instances are held by a worker whose lease has run
+/// out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Start {
     /// One instance executes; it was woken by a signal `go`, which it has received.

@@ -104,7 +104,7 @@ union all
 select 'pause', null, 'main', 'somebody', now() - interval '3 days'
   from generate_series(0, 9999) as n;
 
--- Traffic of the last day and of the days before, which are to be forgotten; a hundred kinds a minute.
+-- Run stats of the last day and of the days before, which are to be deleted; a hundred kinds a minute.
 insert into outlast.runs (minute, machine, machine_version, step, outcome, next_step, count, micros)
 select date_trunc('minute', now()) - n / 100 * interval '1 minute', 'order', 1, 'step ' || n % 100, 'next', 'ship', 1, 1
   from generate_series(0, 99999) as n
