@@ -48,7 +48,7 @@ pub(crate) struct Glance {
     /// The instances by step.
     pub(crate) standings: Arc<Vec<StepCount>>,
     /// When the count began.
-    pub(crate) surveyed_at: Timestamp,
+    pub(crate) counted_at: Timestamp,
     /// Whether all instances were counted; false during the first count.
     pub(crate) complete: bool,
 }
@@ -211,7 +211,7 @@ impl Looking {
                 break;
             }
         }
-        let (surveyed_at, standings) = match &self.complete {
+        let (counted_at, standings) = match &self.complete {
             Some((at, standings)) => (*at, standings.clone()),
             None => (begun_at, Arc::new(self.walk.standings_so_far())),
         };
@@ -222,7 +222,7 @@ impl Looking {
             workers: small.workers.clone(),
             stats: small.stats.clone(),
             standings,
-            surveyed_at,
+            counted_at,
             complete: self.complete.is_some(),
         };
         self.small = Some(small);

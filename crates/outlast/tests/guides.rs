@@ -195,7 +195,7 @@ fn a_banned_word_is_found_with_its_line_and_the_word_to_use() {
             "a.md",
             "[Words](survey.md), `outlast survey`\n\n```\nfsm\n```",
         ),
-        ("a.md", "See surveyed_at. Wishbones."),
+        ("a.md", "See counted_at. Wishbones."),
     ] {
         assert_eq!(found(path, text), [""; 0], "{text}");
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(crate) struct MachinesBody {
     machines: Vec<MachineBody>,
     /// When the count began.
-    surveyed_at: Moment,
+    counted_at: Moment,
     /// Whether all instances were counted; false during the first count.
     complete: bool,
     /// The period of runs and transitions, in minutes.
@@ -144,7 +144,7 @@ fn body(glance: &Glance, scope: &TokenScope, only: Option<&str>) -> MachinesBody
     }
     MachinesBody {
         machines: machines.0.into_iter().map(Machine::body).collect(),
-        surveyed_at: Moment(glance.surveyed_at),
+        counted_at: Moment(glance.counted_at),
         complete: glance.complete && scope.queues.is_none(),
         window_minutes: WINDOW_MINUTES,
     }

@@ -24,7 +24,7 @@ pub(crate) struct OverviewBody {
     #[schema(inline)]
     counts: Counts,
     /// When the count began.
-    surveyed_at: Moment,
+    counted_at: Moment,
     /// Whether all instances were counted.
     complete: bool,
     /// Conditions that need an operator, the most severe first.
@@ -56,7 +56,7 @@ pub(crate) async fn overview(api: &Api, scope: &TokenScope) -> Result<OverviewBo
         attention: attention(&glance, scope, &standings),
         series: series(&glance.stats, glance.now, scope),
         counts: standings.counts,
-        surveyed_at: Moment(glance.surveyed_at),
+        counted_at: Moment(glance.counted_at),
         complete: standings.complete,
     })
 }

@@ -37,7 +37,7 @@ export function screen({ query, signal, draw }) {
     try {
       const answer = await get('machines', {}, signal);
       versions = answer.machines.filter((machine) => machine.name === name).sort((a, b) => b.version - a.version);
-      countedAt = answer.surveyed_at;
+      countedAt = answer.counted_at;
       failed = null;
     } catch (error) {
       if (error.name === 'AbortError') return;

@@ -40,7 +40,7 @@ export function screen({ signal, draw }) {
   function describe() {
     return [
       h('div', { class: 'head' }, h('h1', {}, 'Overview'),
-        overview && h('span', { class: 'faint' }, 'counted ', time(overview.surveyed_at, 'just now'), overview.complete === false && ', still counting')),
+        overview && h('span', { class: 'faint' }, 'counted ', time(overview.counted_at, 'just now'), overview.complete === false && ', still counting')),
       failed && problem(failed, load),
       !overview && !failed && h('div', { class: 'card' }, skeletons(9)),
       overview && h('div', { class: 'stack' }, standing(), attention(), charts(), machineList()),
