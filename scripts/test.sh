@@ -43,9 +43,9 @@ keep_files_in_memory() {
 }
 
 run_tests() {
-    local profile=default
+    local profile=()
     case ${1:-} in
-    '') profile=everyday ;;
+    '') profile=(--profile everyday) ;;
     --all) shift ;;
     esac
     chooses_packages "$@" || set -- --workspace "$@"
@@ -54,13 +54,13 @@ run_tests() {
     if cargo nextest --version >/dev/null 2>&1; then
         # Most tests wait for a disk, a server or a timer, so there are more threads than cores.
         NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc) * 2))} \
-            cargo nextest run --profile "$profile" "$@"
+            cargo nextest run "${profile[@]}" "$@"
     elif only_packages "$@"; then
         cargo test --no-fail-fast --all-targets "$@"
     else
         cargo test --no-fail-fast "$@"
     fi
-    if [ "$profile" = default ] && only_packages "$@" && have_libraries "$@"; then
+    if [ ${#profile[@]} -eq 0 ] && only_packages "$@" && have_libraries "$@"; then
         cargo test --doc "$@"
     fi
 }
