@@ -320,7 +320,7 @@ async fn parts_that_are_counted_together_are_caught() {
     let park = [commit(0, ParkForParts), commit(1, Done)];
     let end = beside_each_other(Start::Flowing, &park, &[Claim]);
     let woken = ["I6: workflow 1 was woken by all ends, and of each part a child lives"];
-    catch("sets-are-counted-together", end, &woken).await;
+    catch("parts-are-counted-together", end, &woken).await;
 }
 
 #[tokio::test]

@@ -208,7 +208,7 @@ fn count_parts(
 /// Whether a join set contains the child.
 fn counts(part: &JoinProgress, child: &ChildEnd) -> bool {
     #[cfg(outlast_mutants)]
-    if outlast_core::mutant::is("sets-are-counted-together") {
+    if outlast_core::mutant::is("parts-are-counted-together") {
         return true;
     }
     part.has(child.round, child.position)
