@@ -10,20 +10,20 @@ use outlast_core::{
 /// An event that a park waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Comes {
-    JoinSets,
+    Children,
     Signal,
     Moment,
 }
 
-use Comes::{JoinSets, Moment, Signal};
+use Comes::{Children, Moment, Signal};
 
 const ORDERS: [[Comes; 3]; 6] = [
-    [JoinSets, Signal, Moment],
-    [JoinSets, Moment, Signal],
-    [Signal, JoinSets, Moment],
-    [Signal, Moment, JoinSets],
-    [Moment, JoinSets, Signal],
-    [Moment, Signal, JoinSets],
+    [Children, Signal, Moment],
+    [Children, Moment, Signal],
+    [Signal, Children, Moment],
+    [Signal, Moment, Children],
+    [Moment, Children, Signal],
+    [Moment, Signal, Children],
 ];
 
 fn all_of(park: Park) -> Park {
@@ -53,7 +53,7 @@ async fn fired(subject: &Subject) -> Vec<InstanceId> {
 /// Lets the event happen, and returns whether it woke the workflow.
 async fn comes(subject: &Subject, id: InstanceId, children: &[Claim], what: Comes) -> bool {
     match what {
-        JoinSets => {
+        Children => {
             let commits = children.iter().map(|child| commit_of(child, done()));
             let committed = subject.commit_all(commits.collect()).await;
             committed.woken.contains(QUEUE)
@@ -105,7 +105,7 @@ pub async fn nothing_wakes_before_all_of_it_is_there(subject: &Subject) {
                 continue;
             }
             let names = usize::from(left.contains(&Signal));
-            let lacks = (left.contains(&JoinSets), names, left.contains(&Moment));
+            let lacks = (left.contains(&Children), names, left.contains(&Moment));
             assert_eq!(missing(&row), lacks, "{order:?} {what:?}");
             assert!(row.needs_all && row.status.is_parked());
             assert_eq!(row.updated_at, subject.now(), "{order:?} {what:?}");
@@ -174,7 +174,7 @@ pub async fn a_moment_that_passes_is_not_told(subject: &Subject) {
     subject.pass(seconds(5));
     fired(subject).await;
     subject.assert_unchanged(&row).await;
-    comes(subject, id, &children, JoinSets).await;
+    comes(subject, id, &children, Children).await;
     assert!(comes(subject, id, &[], Signal).await);
 }
 
@@ -183,13 +183,13 @@ pub async fn a_moment_that_nobody_told_is_over_all_the_same(subject: &Subject) {
     let (worker, id, children) = subject.awaiting(tasks(1), for_all(1)).await;
     comes(subject, id, &[], Signal).await;
     subject.pass(seconds(10));
-    assert!(comes(subject, id, &children, JoinSets).await);
+    assert!(comes(subject, id, &children, Children).await);
     assert_eq!(fired(subject).await, []);
     let claim = subject.claim_the(worker, id).await;
     subject.commit(&claim, done()).await;
     let (_, id, children) = subject.awaiting(tasks(1), for_all(1)).await;
     subject.pass(seconds(10));
-    assert!(!comes(subject, id, &children, JoinSets).await);
+    assert!(!comes(subject, id, &children, Children).await);
     assert!(comes(subject, id, &[], Signal).await);
     assert_eq!(fired(subject).await, []);
     assert_eq!(subject.status(id).await, Status::Runnable);
@@ -311,7 +311,7 @@ pub async fn what_is_there_before_the_park_is_not_waited_for(subject: &Subject) 
     assert_eq!(status, Status::AwaitingChildren);
     let row = subject.get(claim.id).await;
     assert_eq!((missing(&row), row.children_pending), ((true, 0, false), 1));
-    assert!(comes(subject, claim.id, &children[1..], JoinSets).await);
+    assert!(comes(subject, claim.id, &children[1..], Children).await);
     // All of it.
     let claim = subject.claim_the(worker, claim.id).await;
     let kept = Claim {
@@ -387,7 +387,7 @@ pub async fn a_cancel_wakes_whatever_is_missing(subject: &Subject) {
 
 pub async fn one_that_needs_all_can_be_terminated_and_retried(subject: &Subject) {
     let (worker, id, children) = subject.awaiting(tasks(1), for_all(1)).await;
-    comes(subject, id, &children, JoinSets).await;
+    comes(subject, id, &children, Children).await;
     let answer = subject.terminate(id).await;
     assert_eq!(answer, TerminateAnswer::Terminated(Status::AwaitingSignal));
     let row = subject.get(id).await;
@@ -436,7 +436,7 @@ pub async fn the_last_end_releases_a_key_whose_scope_it_leaves(subject: &Subject
         subject.commit(&claim, outcome).await;
         let children = subject.claim(worker, 9).await;
         assert!(subject.get(claim.id).await.holds_key);
-        comes(subject, claim.id, &children, JoinSets).await;
+        comes(subject, claim.id, &children, Children).await;
         let row = subject.get(claim.id).await;
         assert_eq!((row.status, row.holds_key), (Status::AwaitingSignal, holds));
         subject.terminate(claim.id).await;
