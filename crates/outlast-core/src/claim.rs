@@ -293,7 +293,7 @@ pub struct Child {
     pub status: Status,
     /// Its last state.
     pub state: Json,
-    /// Its result, when it is done.
+    /// Its output when it is done; its error value, if any, when it failed.
     pub result: Option<Json>,
     /// Its error, when it failed or was cancelled.
     pub last_error: Option<String>,

@@ -108,6 +108,7 @@ impl Links {
 /// Every outcome sets `crashes` to 0 and `updated_at` to now, adds one to `revision`, and gives up
 /// the claim unless it keeps it. `Done`, `Fail` and `Cancel` leave `step` and `state` unchanged,
 /// set `finished_at`, and join the parent. `Fail` and `Cancel` write their reason to `last_error`.
+/// `Done` writes its output to `result`, and `Fail` its error value or null.
 /// A `Retry` with an error sets `last_error`, a `Retry` without one keeps it, every other outcome
 /// clears it.
 ///
@@ -166,7 +167,7 @@ impl Links {
 /// and removes the others. It begins a new visit of its step (`entered`). Children, rounds and
 /// `joining` are unchanged. A cancel that it does not answer comes next.
 ///
-/// `Debug` shows neither states, results nor reasons.
+/// `Debug` shows neither states, results, error values nor reasons.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Goes to another step.
@@ -230,8 +231,10 @@ pub enum Outcome {
     },
     /// Ends the instance as failed.
     Fail {
-        /// The reason.
+        /// The reason, for people to read.
         reason: String,
+        /// The error as a value, for programs. It is stored as the instance's result.
+        error: Option<Json>,
     },
     /// Ends the instance as cancelled.
     Cancel {
@@ -302,9 +305,10 @@ impl fmt::Debug for Outcome {
                 .field("state", state)
                 .finish(),
             Outcome::Done { result } => f.debug_struct("Done").field("result", result).finish(),
-            Outcome::Fail { reason } => f
+            Outcome::Fail { reason, error } => f
                 .debug_struct("Fail")
                 .field("reason", &Hidden(reason))
+                .field("error", error)
                 .finish(),
             Outcome::Cancel { reason } => f
                 .debug_struct("Cancel")
@@ -324,6 +328,14 @@ pub enum Proceed {
 }
 
 impl Outcome {
+    /// Creates a failure without an error value.
+    pub fn fail(reason: impl Into<String>) -> Outcome {
+        Outcome::Fail {
+            reason: reason.into(),
+            error: None,
+        }
+    }
+
     /// Returns the terminal status it leads to, if any.
     pub fn end(&self) -> Option<Status> {
         match self {
@@ -365,6 +377,21 @@ impl Outcome {
             Outcome::Flow { .. }
             | Outcome::Done { .. }
             | Outcome::Fail { .. }
+            | Outcome::Cancel { .. } => None,
+        }
+    }
+
+    /// Returns the value it writes to the instance's result: an output, or an error value.
+    pub fn result(&self) -> Option<&Json> {
+        match self {
+            Outcome::Done { result } => Some(result),
+            Outcome::Fail { error, .. } => error.as_ref(),
+            Outcome::Next { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Wait { .. }
+            | Outcome::FanOut { .. }
+            | Outcome::Flow { .. }
+            | Outcome::ContinueAsNew { .. }
             | Outcome::Cancel { .. } => None,
         }
     }

@@ -136,6 +136,7 @@ pub struct Instance {
     pub revision: Revision,
     pub entered: Revision,
     pub trace: Option<String>,
+    /// The output of a done instance, or the error value of a failed one, if it has one.
     pub result: Option<Json>,
     pub last_error: Option<String>,
     pub queue: String,

@@ -16,11 +16,11 @@ pub const NAME_BYTES_MAX: usize = 200;
 /// of this size leaves room for the other columns.
 pub const KEY_BYTES_MAX: usize = 512;
 
-/// One state, result or payload. Every commit rewrites the state, so larger values belong in an
+/// One state, result, error value or payload. Every commit rewrites the state, so larger values belong in an
 /// object store, with their address in the state.
 pub const JSON_BYTES_MAX: usize = 1024 * 1024;
 
-/// One state, result or payload as a codec has encoded it. The largest plain value fits as base64
+/// One state, result, error value or payload as a codec has encoded it. The largest plain value fits as base64
 /// with the overhead of encryption.
 pub const ENCODED_BYTES_MAX: usize = 2 * JSON_BYTES_MAX;
 

@@ -25,7 +25,7 @@ pub enum Status {
     AwaitingChildren,
     /// Finished successfully, with a result.
     Done,
-    /// Finished unsuccessfully, with an error.
+    /// Finished unsuccessfully, with an error and possibly an error value.
     Failed,
     /// Cancelled by an operator, its parent or its machine, with a reason.
     Cancelled,

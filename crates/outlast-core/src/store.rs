@@ -334,9 +334,9 @@ pub trait Store: Send + Sync + 'static {
     /// Restarts failed or cancelled instances at the step where they ended.
     ///
     /// They become runnable, eligible now, with `attempt` and `crashes` 0 and `revision + 1`;
-    /// `finished_at` is cleared, `last_error` is kept. A released key stays released. While the
-    /// parent still waits for that round, its join counts the child as pending again, unless the
-    /// parent is a workflow. A requested cancel is dropped.
+    /// `finished_at` and `result` are cleared, `last_error` is kept. A released key stays released.
+    /// While the parent still waits for that round, its join counts the child as pending again,
+    /// unless the parent is a workflow. A requested cancel is dropped.
     ///
     /// *Atomic* for the batch. *Locks*: own rows, parents. *Idempotent*: sent again, it answers
     /// `NotEndedBadly`. Recorded (I4).

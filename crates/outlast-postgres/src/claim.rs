@@ -189,7 +189,7 @@ pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
     Commit {
         claim,
         received: Vec::new(),
-        outcome: Outcome::Fail { reason },
+        outcome: Outcome::fail(reason),
         answers_cancel: false,
         links: Links::UNKNOWN,
         events: Vec::new(),

@@ -29,7 +29,7 @@ use crate::end_instances::Effects;
 use crate::error::Failure;
 use crate::outcome::{
     self, delay_us, error, has_keyed_children, join, names_literal, parks, received_literal,
-    result, status_after, step,
+    status_after, step,
 };
 use crate::row::{column, pending_cancel, status, time};
 use crate::session::Session;
@@ -307,7 +307,7 @@ fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
             value(outcomes().map(step).collect::<Vec<_>>()),
             value(documents(outcomes().map(Outcome::state))),
             value(outcomes().map(delay_us).collect::<Vec<_>>()),
-            value(documents(outcomes().map(result))),
+            value(documents(outcomes().map(Outcome::result))),
             value(outcomes().map(error).collect::<Vec<_>>()),
             answering(&rows),
         ]),

@@ -2,9 +2,7 @@
 //!
 //! Pure functions without I/O. commit.rs and workflow_outcome.rs call them.
 
-use outlast_core::{
-    ClosePolicy, Commit, Join, Json, Outcome, Proceed, Status, Until, limits, micros,
-};
+use outlast_core::{ClosePolicy, Commit, Join, Outcome, Proceed, Status, Until, limits, micros};
 
 pub(crate) fn parks(outcome: &Outcome) -> bool {
     match outcome {
@@ -63,16 +61,11 @@ pub(crate) fn delay_us(outcome: &Outcome) -> Option<i64> {
     }
 }
 
-pub(crate) fn result(outcome: &Outcome) -> Option<&Json> {
-    let Outcome::Done { result } = outcome else {
-        return None;
-    };
-    Some(result)
-}
-
 pub(crate) fn error(outcome: &Outcome) -> Option<String> {
     match outcome {
-        Outcome::Fail { reason } | Outcome::Cancel { reason } => Some(limits::clean_error(reason)),
+        Outcome::Fail { reason, .. } | Outcome::Cancel { reason } => {
+            Some(limits::clean_error(reason))
+        }
         Outcome::Retry { error, .. } => error.as_deref().map(limits::clean_error),
         Outcome::Next { .. }
         | Outcome::Wait { .. }
@@ -187,6 +180,7 @@ pub(crate) fn number_literal<T: ToString>(numbers: impl Iterator<Item = Option<T
 #[cfg(test)]
 mod tests {
     use super::*;
+    use outlast_core::Json;
 
     #[test]
     fn awaited_names_are_quoted_as_an_array_literal() {

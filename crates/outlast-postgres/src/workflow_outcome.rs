@@ -3,7 +3,7 @@
 use crate::claim::references;
 use crate::history_events;
 use crate::outcome::{
-    error, has_keyed_children, names_literal, number_literal, result, status_after, window,
+    error, has_keyed_children, names_literal, number_literal, status_after, window,
 };
 use crate::statement::{self, Call, Parameter, documents, value};
 use outlast_core::{ClaimRef, Commit, Due, Flowing, InstanceId, JoinSets, Outcome, limits, micros};
@@ -71,7 +71,7 @@ pub(crate) fn proceeding<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
         statuses(&rows),
         answering(&rows),
         value(of_each(&rows, |outcome| outcome.end().is_some())),
-        value(documents(rows.iter().map(|row| result(&row.outcome)))),
+        value(documents(rows.iter().map(|row| row.outcome.result()))),
         value(of_each(&rows, error)),
     ]);
     parameters.extend(history_events::columns(&rows));

@@ -191,11 +191,9 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         Outcome::FanOut { .. } => fan_out::fan_out(tx, commit, batch)?,
         Outcome::Flow { .. } => workflow_outcome::flow(tx, commit, batch, &mut cancel)?,
         Outcome::ContinueAsNew { state } => continue_as_new::renew(tx, commit, state, batch)?,
-        Outcome::Done { result } => end(tx, commit, Status::Done, Some(result), None, batch)?,
-        Outcome::Fail { reason } => end(tx, commit, Status::Failed, None, Some(reason), batch)?,
-        Outcome::Cancel { reason } => {
-            end(tx, commit, Status::Cancelled, None, Some(reason), batch)?
-        }
+        Outcome::Done { .. } => end(tx, commit, Status::Done, None, batch)?,
+        Outcome::Fail { reason, .. } => end(tx, commit, Status::Failed, Some(reason), batch)?,
+        Outcome::Cancel { reason } => end(tx, commit, Status::Cancelled, Some(reason), batch)?,
     };
     let Some(status) = status else {
         #[cfg(outlast_mutants)]
@@ -363,7 +361,6 @@ fn end(
     tx: &Tx<'_>,
     commit: &Commit,
     status: Status,
-    result: Option<&Json>,
     reason: Option<&String>,
     batch: &mut Batch,
 ) -> Result<Option<Status>, Fault> {
@@ -380,7 +377,7 @@ fn end(
         claim.id.0,
         claim.revision.0,
         status.as_str(),
-        result.map(Json::as_str),
+        commit.outcome.result().map(Json::as_str),
         reason.map(|reason| limits::clean_error(reason)),
         tx.now.0,
         commit.events.len() as i64

@@ -58,6 +58,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "groups",
         sql: include_str!("../migrations/0010_groups.sql"),
     },
+    Migration {
+        version: 11,
+        name: "error values",
+        sql: include_str!("../migrations/0011_error_values.sql"),
+    },
 ];
 
 /// One schema migration.

@@ -42,8 +42,7 @@ fn done(claim: &Claim) -> Commit {
 }
 
 fn stop(claim: &Claim) -> Commit {
-    let reason = "badly".into();
-    Commit::of(claim, Outcome::Fail { reason })
+    Commit::of(claim, Outcome::fail("badly"))
 }
 
 fn execute(path: &Path, sql: &str) -> rusqlite::Result<()> {

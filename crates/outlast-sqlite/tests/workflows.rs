@@ -350,6 +350,154 @@ async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end
     store.close().await;
 }
 
+/// The rows of a file, each column by name.
+fn stored(path: &Path) -> Vec<String> {
+    let connection = Connection::open(path).unwrap();
+    let columns: Vec<String> = {
+        let sql = "select name from pragma_table_info('instances') order by name";
+        let mut statement = connection.prepare(sql).unwrap();
+        let names = statement.query_map([], |row| row.get(0)).unwrap();
+        names.collect::<Result<_, _>>().unwrap()
+    };
+    let shown = columns.iter().map(|it| format!("'{it} ' || quote({it})"));
+    let shown = shown.collect::<Vec<_>>().join(" || ', ' || ");
+    let sql = format!("select {shown} from instances order by id");
+    let mut statement = connection.prepare(&sql).unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+/// The indexes of the table `instances`, as SQL. A rename of a column quotes its name.
+fn indexes(path: &Path) -> Vec<String> {
+    let connection = Connection::open(path).unwrap();
+    let sql = "select replace(sql, '\"', '') from sqlite_schema
+               where type = 'index' and tbl_name = 'instances' order by name";
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+/// Version 10 is the last one in which only a done instance has a result.
+#[tokio::test]
+async fn instances_of_every_kind_go_on_after_failed_ones_may_have_a_value() {
+    let (_folder, path) = scene::new_path();
+    let life = r#"["runnable","executing","awaiting_signal"]"#;
+    // The instance with the highest id was deleted.
+    let rows = format!(
+        r#"
+        insert into workers (id, name, host, version, queues, started_at, heartbeat_at, lease_expires_at)
+        values (1, 'old', 'here', '1', '["default"]', 0, 0, 9000000000000000);
+        insert into instances (id, machine, machine_version, step, state, status, revision, locked_by,
+            awaits, await_deadline, queue, priority, eligible_at, crashes, crashes_counted, result,
+            last_error, trace, correlation_key, correlation_scope, correlation_guard, parent_id,
+            parent_round, parent_position, round, children_pending, children_started, join_fails_fast,
+            events, joining, joining_left, needs_all_revision, inserted_at, updated_at, finished_at)
+        values (1, 'order', 1, 'ship', '{{}}', 'failed', 4, null, null, null, 'default', 0, 0, 2, 1, null,
+                'broken', 't1', 'k1', '["runnable"]', null, null, null, null, 0, 0, 0, 0,
+                0, null, null, null, 0, 0, 5),
+               (2, 'order', 1, 'ship', '{{}}', 'done', 4, null, null, null, 'default', 0, 0, 0, 0, '[2]',
+                null, null, null, null, null, null, null, null, 0, 0, 0, 0,
+                0, null, null, null, 0, 0, 6),
+               (3, 'order', 1, 'start', '{{}}', 'executing', 7, 1, null, null, 'default', 0, 0, 0, 0, null,
+                null, null, null, null, null, null, null, null, 0, 0, 0, 0,
+                0, null, null, null, 0, 0, null),
+               (4, 'order', 1, 'ship', '{{}}', 'awaiting_signal', 4, null, '["go"]', 9000000000000000,
+                'default', 0, 0, 0, 0, null, null, null, 'k4', '{life}', 'k4', null, null, null, 0, 0, 0, 0,
+                0, null, null, null, 0, 0, null),
+               (5, 'order', 1, 'run', '{{}}', 'awaiting_children', 3, null, '["go"]', null,
+                'default', 0, 0, 0, 0, null, null, null, null, null, null, null, null, null, 1, 1, 1, 1,
+                2, '[[1,1,0,2147483647]]', '[1]', 3, 0, 0, null),
+               (6, 'order', 1, 'start', '{{}}', 'runnable', 0, null, null, null, 'default', 0, 0, 0, 0, null,
+                null, null, null, null, null, 5, 1, 0, 0, 0, 0, 0,
+                0, null, null, null, 0, 0, null),
+               (40, 'order', 1, 'start', '{{}}', 'runnable', 0, null, null, null, 'default', 0, 0, 0, 0, null,
+                null, null, null, null, null, null, null, null, 0, 0, 0, 0,
+                0, null, null, null, 0, 0, null);
+        delete from instances where id = 40;
+        insert into events (instance_id, run, seq, kind, name, data, at)
+        values (5, 1, 1, 'run_started', '', '{{}}', 0), (5, 1, 2, 'signal_awaited', 'go', '{{}}', 0);"#
+    );
+    old_file(&path, 10, &rows);
+    let (rows, shape) = (stored(&path), indexes(&path));
+    let store = Sqlite::open(&path).unwrap();
+    assert_eq!(rows.len(), 6);
+    assert_eq!(stored(&path), rows);
+    assert_eq!(indexes(&path), shape);
+    let new = scene::insert(&store, vec![scene::order().priority(9)]).await;
+    assert_eq!(new, [InstanceId(41)], "no id is used twice");
+
+    let get = async |id| store.get(InstanceId(id)).await.unwrap().unwrap();
+    assert_eq!(get(2).await.result.unwrap().as_str(), "[2]");
+    let value = || Json::parse(r#"{"left":0}"#).unwrap();
+    let fail = || Outcome::Fail {
+        reason: "out of paper".into(),
+        error: Some(value()),
+    };
+    let running = ClaimRef {
+        id: InstanceId(3),
+        revision: Revision(7),
+    };
+    let failure = Commit {
+        outcome: fail(),
+        ..scene::done(running)
+    };
+    let committed = store.commit(vec![failure].into()).await.unwrap();
+    assert_eq!(scene::committed(&committed.answers), 1);
+    assert_eq!(get(3).await.result, Some(value()));
+
+    let worker = scene::worker(&store).await;
+    let mut child = scene::claim(&store, worker, 1).await.claims.remove(0);
+    assert_eq!(child.id, InstanceId(6));
+    commit(&store, &mut child, fail(), vec![event(1)]).await;
+    let workflow = scene::claim(&store, worker, 1).await.claims.remove(0);
+    assert_eq!(
+        (workflow.id, workflow.joined),
+        (InstanceId(5), Some(Joined::Failure))
+    );
+    let children = store.children(workflow.id, None, None).await.unwrap();
+    assert_eq!(children[0].result, Some(value()));
+    assert_eq!(history(&store, workflow.id, 1).await.len(), 2);
+
+    for id in [InstanceId(1), InstanceId(3)] {
+        store.retry(vec![id], Note::by("ada")).await.unwrap();
+        assert_eq!(store.get(id).await.unwrap().unwrap().result, None);
+        let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+        assert_eq!(claim.id, id);
+    }
+    let signal = NewSignal {
+        target: Target::Key {
+            machine: "order".into(),
+            key: "k4".into(),
+        },
+        name: "go".into(),
+        payload: Json::null(),
+        dedup_key: None,
+    };
+    store.deliver(vec![signal], None).await.unwrap();
+    let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    assert_eq!(claim.id, InstanceId(4));
+    store.close().await;
+}
+
+/// Only an instance that is done or failed has a result.
+#[tokio::test]
+async fn the_schema_refuses_a_result_of_a_live_or_cancelled_instance() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    scene::insert(&store, vec![scene::order()]).await;
+    store.close().await;
+    let with_a_result = |status: &str, finished_at: &str| {
+        let update = format!(
+            "update instances set result = '1', status = '{status}', finished_at = {finished_at}"
+        );
+        execute(&path, &update)
+    };
+    assert!(with_a_result("runnable", "null").is_err());
+    assert!(with_a_result("cancelled", "1").is_err());
+    assert_eq!(with_a_result("failed", "1"), Ok(()));
+    assert_eq!(with_a_result("done", "1"), Ok(()));
+}
+
 /// Version 8 is the last one with the columns `fsm` and `fsm_version`.
 #[tokio::test]
 async fn instances_of_every_kind_go_on_after_their_columns_are_renamed() {

@@ -332,9 +332,8 @@ impl End {
     fn of(revision: Revision, outcome: &Outcome) -> Option<End> {
         let (result, reason) = match outcome {
             Outcome::Done { result } => (Some(result.clone()), None),
-            Outcome::Fail { reason } | Outcome::Cancel { reason } => {
-                (None, Some(limits::clean_error(reason)))
-            }
+            Outcome::Fail { reason, error } => (error.clone(), Some(limits::clean_error(reason))),
+            Outcome::Cancel { reason } => (None, Some(limits::clean_error(reason))),
             Outcome::Next { .. }
             | Outcome::Retry { .. }
             | Outcome::Wait { .. }

@@ -356,7 +356,10 @@ async fn note_wire_types(store: &(impl Store + Inspect)) {
         Written::Cancel {
             reason: reason.clone(),
         },
-        Written::Fail { reason },
+        Written::Fail {
+            reason,
+            error: Some(secret()),
+        },
     ] {
         note_debug(&Commit::of(claim, outcome));
     }

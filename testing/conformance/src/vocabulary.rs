@@ -118,8 +118,14 @@ pub(crate) fn done() -> Outcome {
 }
 
 pub(crate) fn stop() -> Outcome {
+    Outcome::fail("out of paper")
+}
+
+/// A failure with an error value.
+pub(crate) fn stop_with(error: &str) -> Outcome {
     Outcome::Fail {
         reason: "out of paper".into(),
+        error: Some(json(error)),
     }
 }
 

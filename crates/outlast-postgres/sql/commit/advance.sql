@@ -1,7 +1,7 @@
 -- Writes outcomes that go on to a step, retry, or finish.
 --
--- $1 ids, ascending  $2 revisions  $3 the new status  $4 step  $5 state  $6 delay in µs  $7 result
--- $8 error  $9 whether it answers a cancel
+-- $1 ids, ascending  $2 revisions  $3 the new status  $4 step  $5 state  $6 delay in µs  $7 result,
+-- or error value  $8 error  $9 whether it answers a cancel
 --    with a step     the row goes on to it; with a delay it goes through its queue
 --    with a delay    and no step, the row retries its step after the delay
 --    with neither    the row finishes
@@ -29,7 +29,7 @@ update outlast.instances i
        status = o.status,
        revision = i.revision + 1,
        entered_revision = case when o.step is not null then i.revision + 1 else i.entered_revision end,
-       result = coalesce(o.result::json, i.result),
+       result = o.result::json,
        last_error = case when o.step is null and o.delay_us is not null then coalesce(o.error, i.last_error)
                          else o.error end,
        eligible_at = case when o.delay_us is null then i.eligible_at

@@ -1,7 +1,7 @@
 -- Writes outcomes of workflows that go on or finish without waiting, and appends their events.
 --
 -- $1 ids, ascending  $2 revisions  $3 the new status  $4 whether it answers a cancel
--- $5 whether it finishes, and then: $6 result, or null  $7 error, or null
+-- $5 whether it finishes, and then: $6 result, error value or null  $7 error, or null
 -- and the events: $8 how many, and as array literals  $9 kinds  $10 calls, or null  $11 names
 -- $12 data  $13 times in µs, or null
 -- guard   the fence, and that the row executes. No index fits the second condition alone, so it
@@ -22,7 +22,7 @@ written as (
     update outlast.instances i
        set status = o.status,
            revision = i.revision + 1,
-           result = coalesce(o.result::json, i.result),
+           result = o.result::json,
            last_error = o.error,
            eligible_at = case when o.status = 'runnable' then k.now else i.eligible_at end,
            attempt = case when o.ends then i.attempt else 0 end,

@@ -1,7 +1,7 @@
 -- Restarts failed or cancelled instances.
 --
--- A released key stays released (docs/protocol.md, defect 4). An earlier cancel request is
--- cleared.
+-- A released key stays released (docs/protocol.md, defect 4). An earlier cancel request and
+-- the error value are cleared.
 --
 -- $1 ids  $2 revisions
 -- guard   the fence, read under the lock
@@ -14,6 +14,7 @@ update outlast.instances i
        eligible_at = outlast.now(),
        attempt = 0,
        crashes = 0,
+       result = null,
        cancel_requested_at = null,
        cancel_reason = null,
        cancel_answered = false,

@@ -201,6 +201,7 @@ impl Decision {
             },
             Decision::Fail => Outcome::Fail {
                 reason: "as it is played".into(),
+                error: Some(Json::null()),
             },
             Decision::ParkForEnds => flow(Flowing::Park(outlast_core::Park {
                 names: vec!["go".into()],

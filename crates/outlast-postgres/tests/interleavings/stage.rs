@@ -260,7 +260,7 @@ impl Start {
             Start::FamilyWithOneFailed => {
                 world.claim_into(&mut stage, &[1]).await;
                 let reason = "as it is played".into();
-                world.commit(stage.cast[1], Outcome::Fail { reason }).await;
+                world.commit(stage.cast[1], Outcome::fail(reason)).await;
             }
             Start::FamilyWithZombie => {
                 stage.cast.push(stage.cast[2]);

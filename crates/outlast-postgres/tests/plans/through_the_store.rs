@@ -188,6 +188,7 @@ fn outcomes(round: i64) -> [Outcome; 11] {
         },
         Outcome::Fail {
             reason: "no more".into(),
+            error: Some(Json::null()),
         },
         Outcome::Cancel {
             reason: "no more".into(),

@@ -1,5 +1,5 @@
 -- Finishes an instance. Leaves step and state unchanged.
--- Parameters: 1 id, 2 revision, 3 status, 4 result or null, 5 error or null, 6 now, 7 events
+-- Parameters: 1 id, 2 revision, 3 status, 4 result, error value or null, 5 error or null, 6 now, 7 events
 --   added.
 -- Guard: the fence.
 -- Index: primary key of instances.

@@ -1,4 +1,4 @@
--- Restarts an instance at the step where it failed or was cancelled.
+-- Restarts an instance at the step where it failed or was cancelled. Clears its error value.
 -- Parameters: 1 id, 2 now.
 -- Guard: the instance failed or was cancelled (I4).
 -- Index: primary key of instances.
@@ -9,6 +9,7 @@ set status = 'runnable',
     eligible_at = ?2,
     attempt = 0,
     crashes = 0,
+    result = null,
     cancel_requested_at = null,
     cancel_reason = null,
     cancel_answered = 0,

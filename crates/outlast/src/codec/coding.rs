@@ -181,8 +181,11 @@ impl Coding {
             Outcome::Done { result } => Outcome::Done {
                 result: Value::result(machine, id).encode(codec, &result)?,
             },
-            Outcome::Fail { reason } => Outcome::Fail {
+            Outcome::Fail { reason, error } => Outcome::Fail {
                 reason: text(reason)?,
+                error: error
+                    .map(|it| Value::result(machine, id).encode(codec, &it))
+                    .transpose()?,
             },
             Outcome::Cancel { reason } => Outcome::Cancel {
                 reason: text(reason)?,
@@ -545,7 +548,7 @@ fn refuse_encoded(claim: &Claim) -> Result<(), Unreadable> {
 /// A plain error text must not begin like an encoded one.
 pub(crate) fn plain_outcome(mut outcome: Outcome) -> Outcome {
     match &mut outcome {
-        Outcome::Fail { reason } | Outcome::Cancel { reason } => mark_plain(reason),
+        Outcome::Fail { reason, .. } | Outcome::Cancel { reason } => mark_plain(reason),
         Outcome::Retry { error, .. } => error.iter_mut().for_each(mark_plain),
         Outcome::Next { .. }
         | Outcome::Wait { .. }

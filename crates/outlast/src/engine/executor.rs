@@ -389,7 +389,7 @@ impl Executor {
                     Some(first) => first.then(&Failed::new("outcome", reason.clone())),
                     None => Failed::new("outcome", reason.clone()),
                 };
-                let mut stop = Decided::of(Outcome::Fail { reason });
+                let mut stop = Decided::of(Outcome::fail(reason));
                 stop.record(machine, &claim);
                 let failures = Failures::of(&stop, Some(failed));
                 let stopped = self.write(&claim, stop).await;

@@ -132,7 +132,7 @@ impl Watchdog {
         let commit = Commit {
             claim: code.claim,
             received: Vec::new(),
-            outcome: Outcome::Fail { reason },
+            outcome: Outcome::fail(reason),
             answers_cancel: false,
             links: Links::UNKNOWN,
             events: Vec::new(),

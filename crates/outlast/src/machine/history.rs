@@ -176,7 +176,7 @@ impl Transition {
                 after_us: join.deadline.and_then(us),
                 ..told
             },
-            Outcome::Fail { reason } | Outcome::Cancel { reason } => Transition {
+            Outcome::Fail { reason, .. } | Outcome::Cancel { reason } => Transition {
                 error: Some(beginning(reason)),
                 ..told
             },

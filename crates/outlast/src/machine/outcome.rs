@@ -144,7 +144,7 @@ impl<M: Machine> Outcome<M> {
             Decision::Done(output) => Record::Done {
                 result: Json::of(&output).map_err(|invalid| invalid.within("output"))?,
             },
-            Decision::Fail(reason) => Record::Fail { reason },
+            Decision::Fail(reason) => Record::fail(reason),
             Decision::Cancelled(reason) => Record::Cancel { reason },
         };
         record.check()?;

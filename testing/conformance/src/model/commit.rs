@@ -103,7 +103,10 @@ impl Tables {
                 self.row(id).result = Some(result);
                 self.finish(id, Status::Done, None, now, effects);
             }
-            Outcome::Fail { reason } => self.finish(id, Status::Failed, Some(reason), now, effects),
+            Outcome::Fail { reason, error } => {
+                self.row(id).result = error;
+                self.finish(id, Status::Failed, Some(reason), now, effects);
+            }
             Outcome::Cancel { reason } => {
                 self.finish(id, Status::Cancelled, Some(reason), now, effects);
             }

@@ -29,6 +29,7 @@ impl Tables {
             row.attempt = 0;
             row.crashes = 0;
             row.finished_at = None;
+            row.result = None;
             row.cancel = None;
             make_runnable(row, now, &mut retried.woken);
             self.count_again(id, now);

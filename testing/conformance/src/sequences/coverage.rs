@@ -242,7 +242,8 @@ fn outcome_name(outcome: &Outcome) -> &'static str {
         } => "park",
         Outcome::ContinueAsNew { .. } => "continue_as_new",
         Outcome::Done { .. } => "done",
-        Outcome::Fail { .. } => "fail",
+        Outcome::Fail { error: None, .. } => "fail",
+        Outcome::Fail { error: Some(_), .. } => "fail with a value",
         Outcome::Cancel { .. } => "cancel",
     }
 }

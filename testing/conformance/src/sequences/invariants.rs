@@ -112,8 +112,12 @@ fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str> {
             "I6: it joins with nobody",
         ),
         (
-            (row.status == Status::Done) == row.result.is_some(),
-            "it is done if and only if it has a result",
+            row.status != Status::Done || row.result.is_some(),
+            "it is done without a result",
+        ),
+        (
+            row.result.is_none() || matches!(row.status, Status::Done | Status::Failed),
+            "only what is done or failed has a result",
         ),
         (
             !row.holds_key

@@ -437,8 +437,9 @@ fn outcome(kind: &Kind, id: InstanceId, state: &State, now: Timestamp) -> Outcom
         Kind::Done => Outcome::Done {
             result: steps::state("well"),
         },
-        Kind::Stop => Outcome::Fail {
+        Kind::Stop { value } => Outcome::Fail {
             reason: "badly".into(),
+            error: value.then(|| steps::state("badly")),
         },
         Kind::Cancel => Outcome::Cancel {
             reason: "unwanted".into(),

@@ -5,7 +5,7 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, ClaimRequest, CollectRequest, Count, Error, ErrorKind, Filter, Join, ListRequest,
+    Answer, ClaimRequest, CollectRequest, Count, Error, ErrorKind, Filter, Join, Json, ListRequest,
     MachineVersion, NewInstance, NewSignal, NewWorker, Note, Outcome, Result, Status,
     StepCountRequest, Target, limits,
 };
@@ -171,9 +171,7 @@ pub async fn error_texts_are_cleaned(subject: &Subject) {
     assert!(clean.len() <= limits::ERROR_BYTES_MAX);
     let reason = nasty.clone();
     for outcome in [
-        Outcome::Fail {
-            reason: reason.clone(),
-        },
+        Outcome::fail(reason.clone()),
         Outcome::Cancel { reason },
         Outcome::Retry {
             state: json("{}"),
@@ -308,6 +306,21 @@ pub async fn requests_beyond_their_bounds_are_refused(subject: &Subject) {
         limit: limits::STEP_COUNT_MAX + 1,
     };
     assert_invalid(subject.store.count_by_step(survey).await);
+}
+
+/// An error value has the limits of a result: it is checked before there is an outcome.
+pub async fn an_error_value_is_bounded_as_a_result(subject: &Subject) {
+    let text = |bytes: usize| format!("\"{}\"", long(bytes - 2));
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let (bytes, depth) = (limits::JSON_BYTES_MAX, limits::JSON_DEPTH_MAX);
+    for bad in [text(bytes + 1), nested(depth + 1), r#""\u0000""#.into()] {
+        assert!(Json::parse(bad).is_err());
+    }
+    for fine in [text(bytes), nested(depth)] {
+        let (_, claim) = subject.running(task()).await;
+        subject.commit(&claim, stop_with(&fine)).await;
+        assert_eq!(subject.get(claim.id).await.result, Some(json(&fine)));
+    }
 }
 
 /// The largest allowed values can be stored and read back.

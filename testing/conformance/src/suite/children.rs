@@ -100,6 +100,31 @@ pub async fn the_join_sees_failed_and_cancelled_children_too(subject: &Subject) 
     assert_eq!(errors.collect::<Vec<_>>(), expected);
 }
 
+/// A batch with all kinds of ends: each child has its own result.
+pub async fn the_join_sees_the_error_values_of_failed_children(subject: &Subject) {
+    let (worker, parent, claims) = family(subject, 4).await;
+    let value = r#"{"paper":0}"#;
+    let outcomes = [stop_with(value), done(), stop(), cancel()];
+    let commits = claims.iter().zip(outcomes);
+    let commits = commits.map(|(claim, outcome)| commit_of(claim, outcome));
+    subject.commit_all(commits.collect()).await;
+    let claim = subject.claim_the(worker, parent).await;
+    let results = claim.children.iter().map(|it| it.result.clone());
+    let expected = [
+        Some(json(value)),
+        Some(json(r#"{"well":true}"#)),
+        None,
+        None,
+    ];
+    assert_eq!(results.collect::<Vec<_>>(), expected);
+    assert_eq!(
+        claim.children[0].last_error.as_deref(),
+        Some("out of paper")
+    );
+    let listed = subject.store.children(parent, None, None).await.unwrap();
+    assert_eq!(listed.rows, claim.children);
+}
+
 pub async fn no_children_is_a_barrier_already_passed(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let status = subject.commit(&claim, fan_out(vec![])).await;

@@ -155,6 +155,19 @@ pub async fn stop_ends_with_the_reason(subject: &Subject) {
     assert_ended(subject, &before, &after).await;
 }
 
+/// The result of a failed instance is its error value.
+pub async fn stop_ends_with_the_error_value(subject: &Subject) {
+    let (before, after) = before_and_after(subject, stop_with(r#"{"paper":0}"#)).await;
+    let value = Some(json(r#"{"paper":0}"#));
+    assert_eq!((after.status, &after.result), (Status::Failed, &value));
+    assert_eq!(after.last_error.as_deref(), Some("out of paper"));
+    assert_ended(subject, &before, &after).await;
+    let (_, claim) = subject.running(task()).await;
+    subject.commit(&claim, stop_with("null")).await;
+    let row = subject.get(claim.id).await;
+    assert_eq!(row.result, Some(json("null")), "null is a value");
+}
+
 pub async fn cancel_ends_with_the_reason(subject: &Subject) {
     let (before, after) = before_and_after(subject, cancel()).await;
     assert_eq!((after.status, &after.result), (Status::Cancelled, &None));
@@ -436,5 +449,8 @@ pub async fn states_come_back_to_the_letter(subject: &Subject) {
         let outcome = Outcome::Done { result: json(text) };
         subject.commit(&claim, outcome).await;
         assert_eq!(subject.get(id).await.result, Some(json(text)));
+        let (_, claim) = subject.running(task()).await;
+        subject.commit(&claim, stop_with(text)).await;
+        assert_eq!(subject.get(claim.id).await.result, Some(json(text)));
     }
 }

@@ -346,6 +346,23 @@ pub async fn claims_that_are_given_up_leave_the_history_alone(subject: &Subject)
     assert_eq!(subject.history(claim.id, 1).await, history);
 }
 
+pub async fn a_workflow_ends_with_its_error_value(subject: &Subject) {
+    let (worker, parent) = subject.running(task()).await;
+    let children = start_and_park(tasks(2), for_ends(&[1], &[], 2));
+    subject.commit(&parent, children).await;
+    let claims = subject.claim(worker, 2).await;
+    let ends = [stop_with(r#"{"paper":0}"#), stop()];
+    for (claim, end) in claims.iter().zip(ends) {
+        subject.commit_events(claim, end, events(1)).await;
+        assert_eq!(places(&subject.history(claim.id, 1).await), [1]);
+    }
+    let children = subject.store.children(parent.id, Some(1), None).await;
+    let children = children.unwrap();
+    let results: Vec<_> = children.iter().map(|it| it.result.clone()).collect();
+    assert_eq!(results, [Some(json(r#"{"paper":0}"#)), None]);
+    assert!(children.iter().all(|it| it.status == Status::Failed));
+}
+
 pub async fn an_operators_retry_goes_on_with_the_history(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.commit_events(&claim, renew(), events(1)).await;

@@ -3,8 +3,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, Claim, DeleteAnswer, Instance, InstanceId, Note, Operation, OperationId, RetryAnswer,
-    Status, TerminateAnswer, Verb, WorkerId,
+    Answer, Claim, DeleteAnswer, Instance, InstanceId, Note, Operation, OperationId, ReapRequest,
+    RetryAnswer, Status, TerminateAnswer, Verb, WorkerId,
 };
 
 async fn terminate_one(subject: &Subject, id: InstanceId) -> TerminateAnswer {
@@ -221,6 +221,48 @@ pub async fn retry_forgets_the_attempts(subject: &Subject) {
     let claim = subject.claim_the(worker, claim.id).await;
     assert_eq!((claim.attempt, claim.crashes), (0, 0));
     assert_eq!((claim.step.as_str(), claim.awaits.len()), ("start", 0));
+}
+
+/// The error value belongs to the end that the retry undoes, and to no later end.
+pub async fn retry_clears_the_error_value(subject: &Subject) {
+    let (worker, claim) = subject.running(task()).await;
+    let id = claim.id;
+    let retried = async |failed: &Claim, told: usize| {
+        let value = stop_with(r#"{"paper":0}"#);
+        subject.commit_events(failed, value, events(told)).await;
+        assert!(subject.get(id).await.result.is_some());
+        assert_eq!(retry_one(subject, id).await, RetryAnswer::Retried);
+        let row = subject.get(id).await;
+        assert_eq!((row.status, row.result), (Status::Runnable, None));
+        subject.claim_the(worker, id).await
+    };
+    let claim = retried(&claim, 0).await;
+    subject.commit(&claim, stop()).await;
+    assert_eq!(subject.get(id).await.result, None, "a plain failure");
+    retry_one(subject, id).await;
+    let claim = subject.claim_the(worker, id).await;
+
+    let claim = retried(&claim, 1).await;
+    subject.commit_events(&claim, stop(), events(1)).await;
+    assert_eq!(subject.get(id).await.result, None, "of a workflow");
+    retry_one(subject, id).await;
+    let claim = subject.claim_the(worker, id).await;
+
+    retried(&claim, 0).await;
+    terminate_one(subject, id).await;
+    assert_eq!(subject.get(id).await.result, None, "a terminate");
+    retry_one(subject, id).await;
+    let claim = subject.claim_the(worker, id).await;
+
+    retried(&claim, 0).await;
+    subject.pass(LEASE);
+    let request = ReapRequest {
+        max: 10,
+        crashes_max: 0,
+    };
+    let reaped = subject.store.reap(request).await.unwrap();
+    assert_eq!(reaped.failed, [id]);
+    assert_eq!(subject.get(id).await.result, None, "a crash");
 }
 
 pub async fn retrying_again_changes_nothing(subject: &Subject) {

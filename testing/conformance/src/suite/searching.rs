@@ -18,7 +18,7 @@ pub async fn an_error_is_searched_for_by_any_part_of_it(subject: &Subject) {
         ids.push(subject.insert(task()).await);
         let claim = subject.claim_one(worker).await;
         let reason = text.to_owned();
-        subject.commit(&claim, Outcome::Fail { reason }).await;
+        subject.commit(&claim, Outcome::fail(reason)).await;
     }
     let untroubled = subject.insert(task()).await;
     let found = async |part: &str| {
@@ -118,7 +118,7 @@ pub async fn the_ended_are_searched_for_by_when_they_ended(subject: &Subject) {
     subject.commit(parked, wait_for(&["a"])).await;
     subject.pass(seconds(10));
     let reason = "out of paper".to_owned();
-    subject.commit(second, Outcome::Fail { reason }).await;
+    subject.commit(second, Outcome::fail(reason)).await;
     subject.pass(seconds(10));
     let reason = "not wanted".to_owned();
     subject.commit(third, Outcome::Cancel { reason }).await;
@@ -155,7 +155,7 @@ pub async fn the_ended_are_searched_for_by_when_they_ended(subject: &Subject) {
 pub async fn what_is_retried_is_not_among_the_ended_any_more(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let reason = "out of paper".to_owned();
-    subject.commit(&claim, Outcome::Fail { reason }).await;
+    subject.commit(&claim, Outcome::fail(reason)).await;
     let ended = Filter {
         ended_from: Some(subject.now()),
         ..Filter::default()

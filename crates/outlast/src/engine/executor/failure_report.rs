@@ -109,7 +109,7 @@ fn reported(outcome: &Outcome) -> Option<Failed> {
         Outcome::Retry {
             error: Some(error), ..
         } => Some(Failed::new("error", error.clone())),
-        Outcome::Fail { reason } => Some(Failed::new("error", reason.clone())),
+        Outcome::Fail { reason, .. } => Some(Failed::new("error", reason.clone())),
         Outcome::Retry { error: None, .. }
         | Outcome::Next { .. }
         | Outcome::Wait { .. }

@@ -71,7 +71,7 @@ impl Executor {
         }
         let reason = unreadable.to_string();
         let failed = Failed::ours("unreadable", reason.clone());
-        let mut stop = Decided::of(Outcome::Fail { reason });
+        let mut stop = Decided::of(Outcome::fail(reason));
         stop.record(machine, &claim);
         let failures = Failures::of(&stop, Some(failed));
         let written = self.write(&claim, stop).await;

@@ -39,13 +39,13 @@ impl Executor {
             Ok(decided) => Ok((decided, None)),
             Err(Trouble::Fatal(reason)) => {
                 let failed = Failed::new("fatal", reason.clone());
-                Ok((Decided::of(Outcome::Fail { reason }), Some(failed)))
+                Ok((Decided::of(Outcome::fail(reason)), Some(failed)))
             }
             // Serde quotes the state, which must not appear in any log.
             Err(Trouble::Undecodable(reason)) => {
                 let text = "its state does not decode; the error of the instance says why";
                 let failed = Failed::ours("fatal", text.into());
-                Ok((Decided::of(Outcome::Fail { reason }), Some(failed)))
+                Ok((Decided::of(Outcome::fail(reason)), Some(failed)))
             }
             Err(Trouble::Store(error)) => {
                 metrics::store_error("executor");
@@ -78,7 +78,7 @@ impl Executor {
             Err(second) => {
                 let reason = format!("{}; then on_failure failed: {second}", failed.error);
                 let failed = Failed::new(failed.kind, reason.clone());
-                (Decided::of(Outcome::Fail { reason }), failed)
+                (Decided::of(Outcome::fail(reason)), failed)
             }
         })
     }

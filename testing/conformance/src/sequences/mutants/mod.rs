@@ -75,6 +75,10 @@ enum Mutation {
     LosesTheClaimsOfTheCancelled,
     /// A retried instance keeps its cancel.
     KeepsCancelsOnRetry,
+    /// A retried instance keeps its error value.
+    KeepsErrorValuesOnRetry,
+    /// A failed instance has no error value.
+    ForgetsErrorValues,
     /// I13: any outcome counts as the answer to a cancel.
     AnswersByAccident,
     /// A retried answer to a cancel counts as an answer.
@@ -131,7 +135,7 @@ enum Mutation {
     ParksInSpiteOfCancels,
 }
 
-const ALL: [Mutation; 57] = [
+const ALL: [Mutation; 59] = [
     Mutation::ForgetsTheFence,
     Mutation::CountsSiblingsOnce,
     Mutation::CountsOlderRounds,
@@ -162,6 +166,8 @@ const ALL: [Mutation; 57] = [
     Mutation::ForgetsCancels,
     Mutation::LosesTheClaimsOfTheCancelled,
     Mutation::KeepsCancelsOnRetry,
+    Mutation::KeepsErrorValuesOnRetry,
+    Mutation::ForgetsErrorValues,
     Mutation::AnswersByAccident,
     Mutation::AnswersByRetry,
     Mutation::ForgetsPolicies,
@@ -277,6 +283,7 @@ impl Mutant {
                     .for_each(|it| it.dropped.clear());
             }
             Mutation::RecordsNothing => tables.operations.clear(),
+            Mutation::ForgetsErrorValues => forget_error_values(tables),
             Mutation::BeginsAVisitOnRetry => begin_visits(before, tables),
             Mutation::StaysInTheVisitBefore => stay_in_visits(before, tables),
             Mutation::ForgetsTheTraceOfChildren => {
@@ -312,6 +319,7 @@ impl Mutant {
             | Mutation::ForgetsCancels
             | Mutation::LosesTheClaimsOfTheCancelled
             | Mutation::KeepsCancelsOnRetry
+            | Mutation::KeepsErrorValuesOnRetry
             | Mutation::AnswersByAccident
             | Mutation::AnswersByRetry
             | Mutation::TellsOneBatch
@@ -420,6 +428,12 @@ fn count_older_rounds(before: &Tables, after: &mut Tables) {
             }
         }
     }
+}
+
+fn forget_error_values(tables: &mut Tables) {
+    let rows = tables.instances.values_mut();
+    rows.filter(|row| row.status == Status::Failed)
+        .for_each(|row| row.result = None);
 }
 
 fn take_keys_back(tables: &mut Tables) {

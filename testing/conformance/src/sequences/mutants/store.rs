@@ -307,6 +307,13 @@ impl Store for Mutant {
                 }
             });
         }
+        if self.is(Mutation::KeepsErrorValuesOnRetry) {
+            self.tamper(|tables| {
+                for (id, row) in &mut tables.instances {
+                    row.result.clone_from(&before.instances[id].result);
+                }
+            });
+        }
         if self.is(Mutation::ForgetsRetriedChildren) {
             self.tamper(|tables| {
                 for (id, row) in &mut tables.instances {

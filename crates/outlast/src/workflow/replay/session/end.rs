@@ -36,7 +36,7 @@ impl Session {
     pub(super) fn fail(&mut self, reason: String) -> Decided {
         let reason = outlast_core::limits::clean_error(&reason);
         self.close(EventKind::RunFailed, Some(&reason));
-        self.decided(Outcome::Fail { reason })
+        self.decided(Outcome::fail(reason))
     }
 
     fn close(&mut self, kind: EventKind, reason: Option<&str>) {
@@ -69,6 +69,6 @@ pub(crate) fn failed(reason: String) -> Decided {
     };
     Decided {
         events: vec![event(EventKind::RunFailed, None, "", &last, None)],
-        ..Decided::of(Outcome::Fail { reason })
+        ..Decided::of(Outcome::fail(reason))
     }
 }
