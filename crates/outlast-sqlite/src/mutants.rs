@@ -76,6 +76,9 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("history-outlives-its-instance", sql!("collect/remove_events"), "where instance_id = ?1", "where false and instance_id = ?1"),
     ("reconciler-wakes-no-workflow", sql!("reconcile/lives"), " and child.finished_at is null", ""),
 
+    // Error values
+    ("error-value-is-not-written", sql!("commit/end"), "result = ?4,", "result = iif(?3 = 'done', ?4, null),"),
+
     // Defect 8
     ("two-of-a-key", sql!("claim/key_busy"), "where status = 'executing'", "where false and status = 'executing'"),
 

@@ -155,4 +155,11 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("need-outlives-its-park", "deliver/deliver",
         "(i.needs_all_revision = i.revision) is true as needs_all", "i.needs_all_revision is not null as needs_all"),
     ("delete-leaves-events", "operate/delete", "and d.has_history", "and false"),
+
+    // Error values: an end without its value, and a live instance with one.
+    ("error-value-is-not-written", "commit/advance",
+        "result = o.result::json,", "result = case when o.status = 'done' then o.result::json end,"),
+    ("error-value-is-not-written", "commit/proceed",
+        "result = o.result::json,", "result = case when o.status = 'done' then o.result::json end,"),
+    ("retry-keeps-the-error-value", "operate/retry", "result = null,", ""),
 ];

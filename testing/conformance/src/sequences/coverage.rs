@@ -6,9 +6,9 @@ use super::calls::{Call, Reply};
 use super::state::State;
 use expected::EXPECTED;
 use outlast_core::{
-    Answer, CancelAnswer, Cascaded, Commit, Count, DeleteAnswer, Delivery, Flowing, Heartbeat,
-    Inserted, Instance, Joined, Outcome, Proceed, ReleaseAnswer, RetryAnswer, SignalledOrInserted,
-    Status, TerminateAnswer,
+    Answer, CancelAnswer, Cascaded, Claim, Commit, Count, DeleteAnswer, Delivery, Flowing,
+    Heartbeat, Inserted, Instance, Joined, Outcome, Proceed, ReleaseAnswer, RetryAnswer,
+    SignalledOrInserted, Status, TerminateAnswer,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -157,6 +157,7 @@ fn kinds_of(call: &Call, reply: &Reply) -> Vec<String> {
                     (claim.crashes > 0, "claim: crashed before"),
                     (claim.is_to_answer_cancel(), "claim: to answer a cancel"),
                     (claim.first_failure.is_some(), "claim: with a first failure"),
+                    (has_error_value(claim), "claim: with a child's error value"),
                     (claim.windowed, "claim: with a place"),
                     (claim.run > 1, "claim: later run"),
                     (claim.events > 0, "claim: with a history"),
@@ -180,6 +181,11 @@ fn kinds_of(call: &Call, reply: &Reply) -> Vec<String> {
     }
 }
 
+fn has_error_value(claim: &Claim) -> bool {
+    let mut failed = claim.children.iter();
+    failed.any(|child| child.status == Status::Failed && child.result.is_some())
+}
+
 fn insert_kind(row: &Inserted) -> &'static str {
     match row {
         Inserted::New { claimed: None, .. } => "insert: new",
@@ -191,7 +197,10 @@ fn insert_kind(row: &Inserted) -> &'static str {
 }
 
 fn commit_kind(outcome: &Outcome, answer: &Answer) -> String {
-    let outcome = outcome_name(outcome);
+    let outcome = match outcome {
+        Outcome::Fail { error: Some(_), .. } => "fail with a value",
+        other => outcome_name(other),
+    };
     match answer {
         Answer::Committed { status, .. } => format!("commit {outcome}: {status}"),
         Answer::Cancel(_) => format!("commit {outcome}: a cancel first"),
@@ -242,8 +251,7 @@ fn outcome_name(outcome: &Outcome) -> &'static str {
         } => "park",
         Outcome::ContinueAsNew { .. } => "continue_as_new",
         Outcome::Done { .. } => "done",
-        Outcome::Fail { error: None, .. } => "fail",
-        Outcome::Fail { error: Some(_), .. } => "fail with a value",
+        Outcome::Fail { .. } => "fail",
         Outcome::Cancel { .. } => "cancel",
     }
 }

@@ -10,9 +10,9 @@ use super::steps::{self, Decision, Kind, Letter, Pick, QUEUES, Row, Step};
 use flows::{events, fitting, flow};
 use outlast_core::{
     Answer, CascadeRequest, Claim, ClaimOffer, ClaimRef, ClaimRequest, CollectRequest, Commit,
-    Extent, Flowing, HistoryPosition, Inserted, Instance, InstanceId, MachineOffer, NewInstance,
-    NewSignal, NewWorker, Note, Outcome, Park, Proceed, ReapRequest, ReconcileRequest, Release,
-    SignalId, Status, Target, Timestamp, WorkerId,
+    Extent, Flowing, HistoryPosition, Inserted, Instance, InstanceId, Json, MachineOffer,
+    NewInstance, NewSignal, NewWorker, Note, Outcome, Park, Proceed, ReapRequest, ReconcileRequest,
+    Release, SignalId, Status, Target, Timestamp, WorkerId,
 };
 use signal_or_insert::signal_or_insert;
 use std::collections::BTreeSet;
@@ -315,6 +315,9 @@ impl Sender {
             if !awaited.is_empty() && !decision.claim.is_multiple_of(3) {
                 wait_for_the_same(&mut outcome, claim.id, state);
             }
+            if let Outcome::Fail { error, .. } = &mut outcome {
+                *error = error_value(decision.claim);
+            }
             commits.push(Commit {
                 claim: *claim,
                 received: awaited.iter().copied().take(handed).collect(),
@@ -338,6 +341,15 @@ fn mark(choice: usize, row: Option<&Instance>) -> Option<HistoryPosition> {
         run: row.run,
         events: row.events + wrong,
     })
+}
+
+/// Returns the error value of a failure: about every second one has a value.
+///
+/// The last digit has decided whether the claim is stale.
+fn error_value(choice: Pick) -> Option<Json> {
+    (choice / 10)
+        .is_multiple_of(2)
+        .then(|| steps::state("badly"))
 }
 
 /// Makes a wait await the same names again, so that signals accumulate.
@@ -437,10 +449,7 @@ fn outcome(kind: &Kind, id: InstanceId, state: &State, now: Timestamp) -> Outcom
         Kind::Done => Outcome::Done {
             result: steps::state("well"),
         },
-        Kind::Stop { value } => Outcome::Fail {
-            reason: "badly".into(),
-            error: value.then(|| steps::state("badly")),
-        },
+        Kind::Stop => Outcome::fail("badly"),
         Kind::Cancel => Outcome::Cancel {
             reason: "unwanted".into(),
         },

@@ -135,7 +135,7 @@ pub(super) enum Kind {
     Flow(Flowing),
     Renew,
     Done,
-    Stop { value: bool },
+    Stop,
     Cancel,
     EndlessSleep,
     EndlessPark,
@@ -249,7 +249,7 @@ fn decision(theme: Theme) -> impl Strategy<Value = Decision> {
         weigh(8, 14, 1, 3) => (vec(row(theme), 0..5), joining())
             .prop_map(|(rows, joining)| Kind::FanOut(rows, joining)),
         weigh(3, 6, 2, 4) => Just(Kind::Done),
-        weigh(3, 8, 1, 4) => any::<bool>().prop_map(|value| Kind::Stop { value }),
+        weigh(3, 8, 1, 4) => Just(Kind::Stop),
         1 => Just(Kind::Cancel),
         weigh(4, 3, 4, 24) => flowing(theme).prop_map(Kind::Flow),
         weigh(1, 1, 1, 2) => Just(Kind::Renew),

@@ -1,7 +1,7 @@
 //! The kinds of answers that a run of the default size must have seen.
 
 /// Every kind of answer.
-pub(super) const EXPECTED: [&str; 63] = [
+pub(super) const EXPECTED: [&str; 64] = [
     "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
     "claim: some, claim: none, claim: paused, claim: Conflict",
     "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
@@ -15,6 +15,7 @@ pub(super) const EXPECTED: [&str; 63] = [
     "commit done: done, commit done: lost",
     "commit fail: failed, commit fail: lost",
     "commit fail with a value: failed, commit fail with a value: lost",
+    "claim: with a child's error value",
     "commit cancel: cancelled, commit cancel: lost",
     "release: released, release: lost",
     "claims of: some",

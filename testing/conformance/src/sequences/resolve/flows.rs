@@ -41,7 +41,7 @@ fn of_workflow(kind: &Kind, has_rounds: bool) -> Option<Kind> {
         | Kind::Flow(_)
         | Kind::Renew
         | Kind::Done
-        | Kind::Stop { .. }
+        | Kind::Stop
         | Kind::Cancel
         | Kind::EndlessSleep
         | Kind::EndlessPark
@@ -60,7 +60,7 @@ fn of_machine(kind: &Kind, has_rounds: bool) -> Option<Kind> {
         | Kind::Retry { .. }
         | Kind::Wait { .. }
         | Kind::Done
-        | Kind::Stop { .. }
+        | Kind::Stop
         | Kind::Cancel
         | Kind::EndlessSleep
         | Kind::EndlessPark
