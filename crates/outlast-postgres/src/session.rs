@@ -2,14 +2,18 @@
 //!
 //! Every verb runs its statements through this file. No user code runs inside a transaction.
 
-use crate::conductor::Conductor;
+pub(crate) mod conductor;
+pub(crate) mod statement;
+pub(crate) mod tx_settings;
+
 use crate::connection::{Pool, Pooled, Preparable};
+use crate::doctor::write_check::FullDisk;
 use crate::error::Failure;
-use crate::listen::Channel;
-use crate::statement::{Call, Texts, Timekeeper};
+use crate::hints::listen::Channel;
+use crate::session::conductor::Conductor;
+use crate::session::statement::{Call, Texts, Timekeeper};
+use crate::session::tx_settings::{TimeLimits, TxKind};
 use crate::transaction::Schema;
-use crate::tx_settings::{TimeLimits, TxKind};
-use crate::write_check::FullDisk;
 use futures_util::future::join_all;
 use outlast_core::{Clock, Error};
 use std::borrow::Cow;

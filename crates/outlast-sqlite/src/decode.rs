@@ -2,7 +2,7 @@
 //!
 //! A column that does not decode is an error of that row, never a panic.
 
-use crate::effects::Place;
+use crate::verbs::effects::Place;
 use outlast_core::{
     Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, JoinProgress, Json,
     Operation, OperationId, Parent, Revision, Signal, SignalId, SignalRow, Status, Timestamp,

@@ -3,18 +3,20 @@
 //! Each method checks its request, sends a job to the writer thread or to a reader, and awaits the
 //! answer. No method here runs a statement: callers may be on an async runtime's threads.
 
-use crate::claim::{self, UnfinishedWalks};
 use crate::error::{self, Fault};
-use crate::job::{Promise, job};
-use crate::mailbox::ThreadMailbox;
+use crate::inspect::{list, step_count};
 use crate::migrate::{MIGRATIONS, Migration};
 use crate::open::{self, Connections};
+use crate::threads::job::{Promise, job};
+use crate::threads::mailbox::ThreadMailbox;
+use crate::threads::reader;
+use crate::threads::writer::{Waits, Writer};
 use crate::tx::Tx;
-use crate::writer::{Waits, Writer};
-use crate::{
-    Options, Synchronous, cascade, collect, commit, deliver, fire, history_events, insert, inspect,
-    lease, list, operate, reader, reap, reconcile, run_stats, step_count,
+use crate::verbs::claim::{self, UnfinishedWalks};
+use crate::verbs::{
+    cascade, collect, commit, deliver, fire, insert, lease, operate, reap, reconcile, run_stats,
 };
+use crate::{Options, Synchronous, history_events, inspect};
 use async_trait::async_trait;
 use outlast_core::{
     Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRequest, Claimed, Clock,

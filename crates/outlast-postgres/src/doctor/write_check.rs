@@ -1,11 +1,10 @@
 //! Checks whether the server takes writes: writes a row, removes it, and commits.
 
+use crate::decode::column;
 use crate::error::Failure;
-use crate::row::column;
-use crate::run_stats::{add_delays, forget_delays};
-use crate::session::Session;
-use crate::statement;
-use crate::tx_settings::TxKind;
+use crate::session::tx_settings::TxKind;
+use crate::session::{Session, statement};
+use crate::verbs::run_stats::{add_delays, forget_delays};
 use outlast_core::{Delays, Result, WriteCheck};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -9,13 +9,13 @@
 //! A listener has its own connection, outside the pool. A pooler in transaction mode forgets its
 //! listeners.
 
-use crate::connect::{Connector, Driver};
+use crate::connection::connect::{Connector, Driver};
 use crate::error::Failure;
-use crate::message::{Told, message, probing};
-use crate::presence::{GREETING_INTERVAL, Presence};
+use crate::hints::message::{Told, message, probing};
+use crate::hints::presence::{GREETING_INTERVAL, Presence};
 use crate::session::Session;
-use crate::statement::{self, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, value};
+use crate::session::tx_settings::TxKind;
 use async_trait::async_trait;
 use outlast_core::{Error, Hints, Listen, Result};
 use std::future::{pending, poll_fn};

@@ -2,11 +2,11 @@
 //!
 //! The dashboard and the command line call this. Every statement has a bound on the rows it reads.
 
+use crate::decode::{self, column};
 use crate::error::Failure;
 use crate::inspect::{COUNTED_MAX, ask, ask_planned, counted, first_fitting, fitting};
-use crate::row::{self, column};
 use crate::session::Session;
-use crate::statement::{self, Parameter, Statement, value};
+use crate::session::statement::{self, Parameter, Statement, value};
 use outlast_core::limits::{PAGE_BYTES_MAX, SCAN_MAX};
 use outlast_core::{
     Count, Deadline, Filter, Instance, InstanceId, ListRequest, Page, Result, Status,
@@ -58,7 +58,7 @@ async fn page<const N: usize>(
     let read = |row: &Row| -> Result<_, Failure> {
         let is_empty = column::<Option<i64>>(row, "id")?.is_none();
         let instance = (!is_empty)
-            .then(|| fitting(row, row::instance))
+            .then(|| fitting(row, decode::instance))
             .transpose()?;
         Ok((column::<Option<i64>>(row, about)?, instance))
     };

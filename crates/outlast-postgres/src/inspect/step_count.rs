@@ -1,9 +1,9 @@
 //! Counts of all instances by step, slice by slice, and of the children of one instance.
 
+use crate::decode::{column, status, time};
 use crate::inspect::ask_planned;
-use crate::row::{column, status, time};
 use crate::session::Session;
-use crate::statement::{self, value};
+use crate::session::statement::{self, value};
 use outlast_core::limits::COUNT_MAX;
 use outlast_core::{
     BLOCKED, Family, InstanceId, NO_PROGRESS, OVERDUE_AFTER, RETRIES_ALARMING, Result,

@@ -22,7 +22,7 @@ macro_rules! statements {
     ($($constant:ident = $name:literal;)*) => {
         $(pub(crate) const $constant: Statement = Statement {
             name: $name,
-            text: include_str!(concat!("../sql/", $name, ".sql")),
+            text: include_str!(concat!("../../sql/", $name, ".sql")),
         };)*
 
         /// All statements, so that tests can prepare each of them.

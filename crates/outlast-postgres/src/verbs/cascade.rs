@@ -3,12 +3,12 @@
 //! The engine's cascade loop calls this. A call locks at most one page of children, so a large
 //! family never ends in one transaction.
 
-use crate::end_instances::{Found, Telling, leaving};
+use crate::decode::column;
 use crate::error::Failure;
-use crate::row::column;
 use crate::session::Session;
-use crate::statement::{self, Call, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, Call, value};
+use crate::session::tx_settings::TxKind;
+use crate::verbs::end_instances::{Found, Telling, leaving};
 use outlast_core::{
     CascadeAction, CascadeRequest, Cascaded, ClosePolicy, InstanceId, Note, Result, Status,
 };

@@ -4,12 +4,12 @@
 //! The engine's pickers call this. Nothing here runs user code, and no claim is answered without
 //! its inbox and children.
 
-use crate::commit;
+use crate::decode::{self, column, duration, instance_id};
 use crate::error::Failure;
-use crate::row::{self, column, duration, instance_id};
 use crate::session::Session;
-use crate::statement::{self, Call, Parameter, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, Call, Parameter, value};
+use crate::session::tx_settings::TxKind;
+use crate::verbs::commit;
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
     Claim, ClaimRef, ClaimRequest, Claimed, Commit, Error, InstanceId, Links, Outcome, QueueNames,
@@ -165,7 +165,7 @@ impl Look {
     ///
     /// An unreadable row must not fail its neighbours (docs/protocol.md, defect 12).
     fn add(&mut self, row: &Row, queue: &str, now: SystemTime) -> Result<(), Failure> {
-        match row::claim(row, queue, now) {
+        match decode::claim(row, queue, now) {
             Ok(claim) => self.claims.push(Loadable {
                 has_children: claim.round > 0
                     && column::<Option<bool>>(row, "is_workflow")?.is_none(),
@@ -304,7 +304,7 @@ async fn load_once(
     if loads_inbox {
         for row in answers.next().unwrap_or_default() {
             if let Some(claim) = by_id.get_mut(&column(&row, "target_id")?) {
-                claim.inbox.push(row::signal(&row)?);
+                claim.inbox.push(decode::signal(&row)?);
             }
         }
     }
@@ -312,7 +312,7 @@ async fn load_once(
         for row in answers.next().unwrap_or_default() {
             if let Some(claim) = by_id.get_mut(&column(&row, "parent_id")?) {
                 let nth = claim.children.len() as i32;
-                claim.children.push(row::child(&row, nth)?);
+                claim.children.push(decode::child(&row, nth)?);
             }
         }
     }

@@ -1,10 +1,10 @@
 //! The collector's verb: removes instances and operations older than the retention, in batches.
 
+use crate::decode::instance_id;
 use crate::error::Failure;
-use crate::row::instance_id;
 use crate::session::Session;
-use crate::statement::{self, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, value};
+use crate::session::tx_settings::TxKind;
 use outlast_core::limits::BATCH_MAX;
 use outlast_core::{CollectRequest, Collected, Result, micros};
 

@@ -24,25 +24,29 @@
 //! must look at its inbox under its lock. It also locks first if it mixes workflows and machines:
 //! two statements write their rows.
 
-use crate::claim::{add_if, claim_of, ids_of, references};
-use crate::end_instances::Effects;
+pub(crate) mod outcome;
+pub(crate) mod spawn;
+pub(crate) mod workflow_outcome;
+
+use crate::decode::{column, pending_cancel, status, time};
 use crate::error::Failure;
-use crate::outcome::{
-    self, delay_us, error, has_keyed_children, join, names_literal, parks, received_literal,
-    result, status_after, step,
-};
-use crate::row::{column, pending_cancel, status, time};
 use crate::session::Session;
-use crate::spawn::spawning;
-use crate::statement::{self, Call, Parameter, documents, value};
-use crate::tx_settings::TxKind;
-use crate::workflow_outcome::{self, Way, answering, way, yielding};
+use crate::session::statement::{self, Call, Parameter, documents, value};
+use crate::session::tx_settings::TxKind;
+use crate::verbs::claim::{add_if, claim_of, ids_of, references};
+use crate::verbs::end_instances::Effects;
+use outcome::{
+    delay_us, error, has_keyed_children, join, names_literal, parks, received_literal, result,
+    status_after, step,
+};
 use outlast_core::{
     Answer, CancelRequest, ClaimRef, ClosePolicy, Commit, Committed, Join, Outcome, QueueNames,
     Result, Status, Timestamp, Until,
 };
+use spawn::spawning;
 use std::collections::HashMap;
 use tokio_postgres::Row;
+use workflow_outcome::{Way, answering, way, yielding};
 
 pub(crate) async fn commit(session: &Session, commits: &[Commit]) -> Result<Committed> {
     Commit::check_batch(commits).map_err(|invalid| invalid.during("commit"))?;

@@ -3,14 +3,13 @@
 //! The client and the engine's fast path call this. A signal is written only under the lock of its
 //! target.
 
-use crate::claim;
-use crate::enqueue;
+use crate::decode::{self, column};
 use crate::error::Failure;
-use crate::insert::{self, holders, holders_call, inserting};
-use crate::row::{self, column};
+use crate::session::statement::{self, Call, documents, value};
+use crate::session::tx_settings::TxKind;
 use crate::session::{Answers, Session};
-use crate::statement::{self, Call, documents, value};
-use crate::tx_settings::TxKind;
+use crate::verbs::insert::{self, holders, holders_call, inserting};
+use crate::verbs::{claim, enqueue};
 use outlast_core::limits::{HOLDERS_MAX, INBOX_MAX};
 use outlast_core::{
     Claim, ClaimOffer, Commit, Delivered, Delivery, Error, Inserted, InstanceId, NewInstance,
@@ -179,7 +178,7 @@ impl Taken {
         // The row has been eligible since the delivery, which set `eligible_at` to the current
         // time.
         let (queue, now) = (column(row, "queue")?, column(row, "eligible_at")?);
-        match row::claim(row, queue, now) {
+        match decode::claim(row, queue, now) {
             Ok(read) => drop(self.claims.insert(claim.id, read)),
             Err(failure) => self.unreadable.push(claim::failing(claim, failure)),
         }
@@ -193,7 +192,7 @@ impl Taken {
         let Some(claim) = self.claims.get_mut(&target) else {
             return;
         };
-        match row::signal(row) {
+        match decode::signal(row) {
             Ok(signal) => claim.inbox.push(signal),
             Err(failure) => {
                 let claim = claim.reference();

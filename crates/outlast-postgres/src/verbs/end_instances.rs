@@ -3,11 +3,11 @@
 //! The caller has locked the instances. The statements here take further locks in the order of a
 //! commit.
 
-use crate::claim::{add_if, ids_of, references};
-use crate::commit::{admitting, clearing, closing, joining};
+use crate::decode::{close_policy, column, instance_id, status};
 use crate::error::Failure;
-use crate::row::{close_policy, column, instance_id, status};
-use crate::statement::{self, Call, value};
+use crate::session::statement::{self, Call, value};
+use crate::verbs::claim::{add_if, ids_of, references};
+use crate::verbs::commit::{admitting, clearing, closing, joining};
 use outlast_core::{
     ClaimRef, ClosePolicy, InstanceId, Note, QueueNames, Result, Revision, Status, Verb,
 };

@@ -4,12 +4,12 @@
 //! store's own statements lock the keys and targets of a batch in one order. These calls do not,
 //! so two batches can deadlock, and the store retries the loser.
 
+use crate::decode::column;
 use crate::error::Failure;
-use crate::row::column;
 use crate::session::Session;
-use crate::statement::{self, Call, value};
+use crate::session::statement::{self, Call, value};
+use crate::session::tx_settings::TxKind;
 use crate::transaction::{DeliveredRow, InsertedRow, SIGNAL_MAX, Values};
-use crate::tx_settings::TxKind;
 use outlast_core::{
     Delivered, Delivery, Error, Inserted, Inserts, NewInstance, NewSignal, QueueNames, Result,
     SignalledOrInserted, Start,

@@ -1,10 +1,10 @@
 //! The timers' verb: wakes waits and joins whose deadline has passed.
 
+use crate::decode::{column, duration, instance_id};
 use crate::error::Failure;
-use crate::row::{column, duration, instance_id};
 use crate::session::Session;
-use crate::statement::{self, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, value};
+use crate::session::tx_settings::TxKind;
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{Fired, Result};
 

@@ -1,12 +1,12 @@
 //! Inserting instances. A batch is one statement, or one more to find the holders of occupied
 //! keys.
 
-use crate::enqueue;
+use crate::decode::{column, instance_id};
 use crate::error::Failure;
-use crate::row::{column, instance_id};
 use crate::session::Session;
-use crate::statement::{self, Call, Parameter, documents, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, Call, Parameter, documents, value};
+use crate::session::tx_settings::TxKind;
+use crate::verbs::enqueue;
 use outlast_core::{
     Error, Inserted, Inserts, InstanceId, NewInstance, Result, Revision, Scope, Start, WorkerId,
     micros,

@@ -1,10 +1,10 @@
 //! Workers and their leases: register, heartbeat, list claims, deregister.
 
-use crate::claim::claim_of;
-use crate::row::{column, pending_cancel};
+use crate::decode::{column, pending_cancel};
 use crate::session::Session;
-use crate::statement::{self, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, value};
+use crate::session::tx_settings::TxKind;
+use crate::verbs::claim::claim_of;
 use outlast_core::{Heartbeat, HeldClaim, Json, NewWorker, Result, WorkerId, limits, micros};
 use std::time::Duration;
 

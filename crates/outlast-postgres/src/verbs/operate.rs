@@ -2,13 +2,13 @@
 //!
 //! Each verb locks its instances by id and records what it did.
 
-use crate::claim::{add_all, ids_of, references};
-use crate::end_instances::{Effects, Found, Telling, claims, leaving, recording};
+use crate::decode::{column, instance_id};
 use crate::error::Failure;
-use crate::row::{column, instance_id};
+use crate::session::statement::{self, Call, value};
+use crate::session::tx_settings::TxKind;
 use crate::session::{Session, Transaction};
-use crate::statement::{self, Call, value};
-use crate::tx_settings::TxKind;
+use crate::verbs::claim::{add_all, ids_of, references};
+use crate::verbs::end_instances::{Effects, Found, Telling, claims, leaving, recording};
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
     CancelAnswer, Cancelled, DeleteAnswer, Error, Extent, InstanceId, Note, QueueNames, Result,

@@ -2,14 +2,14 @@
 //!
 //! A row that another transaction is committing is skipped, never waited for.
 
-use crate::claim::{add_if, references};
-use crate::commit::{admitting, clearing, closing, joining};
-use crate::end_instances::Effects;
+use crate::decode::{column, instance_id};
 use crate::error::Failure;
-use crate::row::{column, instance_id};
 use crate::session::Session;
-use crate::statement::{self, Call, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, Call, value};
+use crate::session::tx_settings::TxKind;
+use crate::verbs::claim::{add_if, references};
+use crate::verbs::commit::{admitting, clearing, closing, joining};
+use crate::verbs::end_instances::Effects;
 use outlast_core::{
     ClaimRef, Crash, CrashScene, InstanceId, ReapRequest, Reaped, Result, Revision, WorkerId,
     gave_up,

@@ -2,12 +2,12 @@
 //!
 //! In a healthy store it finds nothing: the commits keep the invariants.
 
-use crate::claim::add_if;
+use crate::decode::{column, instance_id};
 use crate::error::Failure;
-use crate::row::{column, instance_id};
 use crate::session::Session;
-use crate::statement::{self, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, value};
+use crate::session::tx_settings::TxKind;
+use crate::verbs::claim::add_if;
 use outlast_core::{InstanceId, ReconcileRequest, Reconciled, Result};
 
 pub(crate) async fn reconcile(session: &Session, request: ReconcileRequest) -> Result<Reconciled> {

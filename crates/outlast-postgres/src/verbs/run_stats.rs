@@ -1,10 +1,10 @@
 //! Counters of runs and delays per minute. Engines add to them, and the dashboard reads them.
 
+use crate::decode::{column, time};
 use crate::error::Failure;
-use crate::row::{column, time};
 use crate::session::Session;
-use crate::statement::{self, Call, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, Call, value};
+use crate::session::tx_settings::TxKind;
 use outlast_core::limits::{self, RUN_STATS_KEPT, RUN_STATS_MAX};
 use outlast_core::{Delays, Result, RunStats, Runs, Timestamp, micros, minute_of};
 use std::time::SystemTime;

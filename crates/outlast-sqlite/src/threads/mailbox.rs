@@ -3,7 +3,7 @@
 //! The writer has one and the readers share one. A full mailbox makes its senders wait; it never
 //! drops a job.
 
-use crate::job::Work;
+use crate::threads::job::Work;
 use outlast_core::{Error, Result};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! The reader threads: each answers one question at a time, on a connection that cannot write.
 
 use crate::error;
-use crate::job::Work;
-use crate::mailbox::{Jobs, ThreadMailbox};
+use crate::threads::job::Work;
+use crate::threads::mailbox::{Jobs, ThreadMailbox};
 use crate::tx::Tx;
 use outlast_core::{Clock, Timestamp};
 use rusqlite::Connection;

@@ -4,8 +4,8 @@
 //! of that job has committed.
 
 use crate::error;
-use crate::job::{Promise, Work};
-use crate::mailbox::{Jobs, ThreadMailbox};
+use crate::threads::job::{Promise, Work};
+use crate::threads::mailbox::{Jobs, ThreadMailbox};
 use crate::tx::Tx;
 use outlast_core::{Clock, Error, Timestamp};
 use rusqlite::Connection;
@@ -210,7 +210,7 @@ fn undo(done: &mut [Box<dyn Work>], reason: &dyn Fn(&'static str) -> Error) {
 mod tests {
     use super::*;
     use crate::error::Fault;
-    use crate::job::job;
+    use crate::threads::job::job;
     use crate::{Options, open};
     use outlast_core::{Result, SystemClock};
     use std::path::Path;

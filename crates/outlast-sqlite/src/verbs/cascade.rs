@@ -5,22 +5,22 @@
 //! transaction ever touches all children of a large parent at once.
 
 use crate::decode;
-use crate::effects::Effects;
 use crate::error::Fault;
-use crate::operate::{self, TargetRow};
 use crate::tx::Tx;
+use crate::verbs::effects::Effects;
+use crate::verbs::operate::{self, TargetRow};
 use outlast_core::{
     CancelAnswer, CascadeAction, CascadeRequest, Cascaded, ClosePolicy, Extent, InstanceId, Note,
     Status, TerminateAnswer,
 };
 use rusqlite::{OptionalExtension, params};
 
-const LEAVE: &str = include_str!("../sql/cascade/leave.sql");
-const OLDEST: &str = include_str!("../sql/cascade/oldest.sql");
-const CHILDREN: &str = include_str!("../sql/cascade/children.sql");
-const MOVE_ON: &str = include_str!("../sql/cascade/move_on.sql");
-const REMOVE: &str = include_str!("../sql/cascade/remove.sql");
-const ANY: &str = include_str!("../sql/cascade/any.sql");
+const LEAVE: &str = include_str!("../../sql/cascade/leave.sql");
+const OLDEST: &str = include_str!("../../sql/cascade/oldest.sql");
+const CHILDREN: &str = include_str!("../../sql/cascade/children.sql");
+const MOVE_ON: &str = include_str!("../../sql/cascade/move_on.sql");
+const REMOVE: &str = include_str!("../../sql/cascade/remove.sql");
+const ANY: &str = include_str!("../../sql/cascade/any.sql");
 
 /// A cascade over the children of some rounds.
 pub(crate) struct CascadeRow {

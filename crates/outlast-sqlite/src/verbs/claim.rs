@@ -3,11 +3,13 @@
 //! Inserts and signals also call it for instances that a worker can start at once. A claim must
 //! never read delayed rows (I10), nor take two rows of one partition key (I8).
 
+use crate::decode;
 use crate::decode::Columns;
-use crate::effects::{Effects, Ended};
 use crate::error::Fault;
 use crate::tx::Tx;
-use crate::{decode, inbox, lease, partition_line};
+use crate::verbs::effects::partition_line;
+use crate::verbs::effects::{Effects, Ended};
+use crate::verbs::{inbox, lease};
 use outlast_core::{
     Claim, ClaimOffer, ClaimRequest, Claimed, InstanceId, MachineVersion, QueueNames, Revision,
     Timestamp, WorkerId, limits,
@@ -17,14 +19,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const PAUSED: &str = include_str!("../sql/claim/paused.sql");
-const NEXT_PRIORITY: &str = include_str!("../sql/claim/next_priority.sql");
-const ELIGIBLE: &str = include_str!("../sql/claim/eligible.sql");
-const NEXT_DUE: &str = include_str!("../sql/claim/next_due.sql");
-const WOKEN: &str = include_str!("../sql/claim/woken.sql");
-const TAKE: &str = include_str!("../sql/claim/take.sql");
-const FAIL_UNREADABLE: &str = include_str!("../sql/claim/fail_unreadable.sql");
-const CHILDREN: &str = include_str!("../sql/claim/children.sql");
+const PAUSED: &str = include_str!("../../sql/claim/paused.sql");
+const NEXT_PRIORITY: &str = include_str!("../../sql/claim/next_priority.sql");
+const ELIGIBLE: &str = include_str!("../../sql/claim/eligible.sql");
+const NEXT_DUE: &str = include_str!("../../sql/claim/next_due.sql");
+const WOKEN: &str = include_str!("../../sql/claim/woken.sql");
+const TAKE: &str = include_str!("../../sql/claim/take.sql");
+const FAIL_UNREADABLE: &str = include_str!("../../sql/claim/fail_unreadable.sql");
+const CHILDREN: &str = include_str!("../../sql/claim/children.sql");
 
 /// Rows that a claim examines beyond ten per requested row.
 ///

@@ -8,12 +8,12 @@ use outlast_core::limits::BATCH_MAX;
 use outlast_core::{CollectRequest, Collected, InstanceId};
 use rusqlite::params;
 
-const DUE: &str = include_str!("../sql/collect/due.sql");
-const REMOVE_INSTANCE: &str = include_str!("../sql/collect/remove_instance.sql");
-const REMOVE_SIGNALS: &str = include_str!("../sql/collect/remove_signals.sql");
-const REMOVE_EVENTS: &str = include_str!("../sql/collect/remove_events.sql");
-const REMOVE_OPERATIONS: &str = include_str!("../sql/collect/remove_operations.sql");
-const REMOVE_STRAY_OPERATIONS: &str = include_str!("../sql/collect/remove_stray_operations.sql");
+const DUE: &str = include_str!("../../sql/collect/due.sql");
+const REMOVE_INSTANCE: &str = include_str!("../../sql/collect/remove_instance.sql");
+const REMOVE_SIGNALS: &str = include_str!("../../sql/collect/remove_signals.sql");
+const REMOVE_EVENTS: &str = include_str!("../../sql/collect/remove_events.sql");
+const REMOVE_OPERATIONS: &str = include_str!("../../sql/collect/remove_operations.sql");
+const REMOVE_STRAY_OPERATIONS: &str = include_str!("../../sql/collect/remove_stray_operations.sql");
 
 pub(crate) fn collect(tx: &Tx<'_>, request: CollectRequest) -> Result<Collected, Fault> {
     let before = tx.now - request.retention;

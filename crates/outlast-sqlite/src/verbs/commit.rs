@@ -12,10 +12,11 @@ mod workflow_outcome;
 pub(crate) use fenced_row::Left;
 pub(crate) use release::release;
 
-use crate::effects::Effects;
 use crate::error::Fault;
+use crate::history_events;
 use crate::tx::Tx;
-use crate::{history_events, inbox};
+use crate::verbs::effects::Effects;
+use crate::verbs::inbox;
 use fenced_row::fence;
 use outlast_core::{
     Answer, CancelRequest, ClaimRef, Commit, Committed, InstanceId, Invalid, Json, Outcome,
@@ -25,13 +26,13 @@ use rusqlite::params;
 use std::collections::HashSet;
 use std::time::Duration;
 
-const NEXT_KEEP: &str = include_str!("../sql/commit/next_keep.sql");
-const NEXT_REQUEUE: &str = include_str!("../sql/commit/next_requeue.sql");
-const RETRY: &str = include_str!("../sql/commit/retry.sql");
-const MATCHES: &str = include_str!("../sql/commit/matches.sql");
-const WAIT: &str = include_str!("../sql/commit/wait.sql");
-const END: &str = include_str!("../sql/commit/end.sql");
-const ANSWER_CANCEL: &str = include_str!("../sql/commit/answer_cancel.sql");
+const NEXT_KEEP: &str = include_str!("../../sql/commit/next_keep.sql");
+const NEXT_REQUEUE: &str = include_str!("../../sql/commit/next_requeue.sql");
+const RETRY: &str = include_str!("../../sql/commit/retry.sql");
+const MATCHES: &str = include_str!("../../sql/commit/matches.sql");
+const WAIT: &str = include_str!("../../sql/commit/wait.sql");
+const END: &str = include_str!("../../sql/commit/end.sql");
+const ANSWER_CANCEL: &str = include_str!("../../sql/commit/answer_cancel.sql");
 
 /// Writes the outcomes that have no answer yet.
 ///

@@ -3,9 +3,9 @@
 //! A finished instance must never receive a signal, nor a live one the same dedup key twice (I7).
 
 use crate::error::Fault;
-use crate::insert::{self, Added};
 use crate::tx::Tx;
-use crate::{claim, lease};
+use crate::verbs::insert::{self, Added};
+use crate::verbs::{claim, lease};
 use outlast_core::{
     ClaimOffer, Delivered, Delivery, InstanceId, NewSignal, QueueNames, SignalId, SignalOrInsert,
     SignalledOrInserted, Target, limits,
@@ -13,14 +13,14 @@ use outlast_core::{
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::{BTreeMap, HashMap};
 
-const TARGET_BY_ID: &str = include_str!("../sql/deliver/target_by_id.sql");
-const TARGET_BY_KEY: &str = include_str!("../sql/deliver/target_by_key.sql");
-const KNOWN_BY_ID: &str = include_str!("../sql/deliver/known_by_id.sql");
-const KNOWN_BY_KEY: &str = include_str!("../sql/deliver/known_by_key.sql");
-const INBOX_SIZE: &str = include_str!("../sql/deliver/inbox_size.sql");
-const SIGNAL: &str = include_str!("../sql/deliver/signal.sql");
-const ARRIVED: &str = include_str!("../sql/deliver/arrived.sql");
-const WAKE: &str = include_str!("../sql/deliver/wake.sql");
+const TARGET_BY_ID: &str = include_str!("../../sql/deliver/target_by_id.sql");
+const TARGET_BY_KEY: &str = include_str!("../../sql/deliver/target_by_key.sql");
+const KNOWN_BY_ID: &str = include_str!("../../sql/deliver/known_by_id.sql");
+const KNOWN_BY_KEY: &str = include_str!("../../sql/deliver/known_by_key.sql");
+const INBOX_SIZE: &str = include_str!("../../sql/deliver/inbox_size.sql");
+const SIGNAL: &str = include_str!("../../sql/deliver/signal.sql");
+const ARRIVED: &str = include_str!("../../sql/deliver/arrived.sql");
+const WAKE: &str = include_str!("../../sql/deliver/wake.sql");
 
 /// Delivers signals in the caller's order, as if sent one by one.
 ///

@@ -4,17 +4,21 @@
 //! applied together: siblings that finish in one verb are counted at once. The decision of a join
 //! then does not depend on which of them was written first.
 
-use crate::cascade::{self, CascadeRow};
+pub(crate) mod join;
+pub(crate) mod partition_line;
+pub(crate) mod window;
+
+use crate::decode;
 use crate::error::Fault;
-use crate::join::{self, ChildEnd};
 use crate::tx::Tx;
-use crate::{decode, partition_line, window};
+use crate::verbs::cascade::{self, CascadeRow};
+use join::ChildEnd;
 use outlast_core::{InstanceId, Parent, QueueNames, Status, ended_note};
 use rusqlite::Row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
-const POLICED: &str = include_str!("../sql/commit/policed.sql");
+const POLICED: &str = include_str!("../../sql/commit/policed.sql");
 
 /// The changes of a verb that affect other rows.
 #[derive(Default)]

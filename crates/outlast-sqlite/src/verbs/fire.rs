@@ -1,18 +1,18 @@
 //! The timer verb: wakes parked instances whose deadline has passed.
 
-use crate::cascade::CascadeRow;
-use crate::effects::Effects;
+use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
-use crate::{decode, join};
+use crate::verbs::cascade::CascadeRow;
+use crate::verbs::effects::{Effects, join};
 use outlast_core::{ClosePolicy, Fired, InstanceId, Joined, Status, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
-const DUE: &str = include_str!("../sql/fire/due.sql");
-const PASSED: &str = include_str!("../sql/fire/passed.sql");
-const NEXT_DEADLINE: &str = include_str!("../sql/fire/next_deadline.sql");
+const DUE: &str = include_str!("../../sql/fire/due.sql");
+const PASSED: &str = include_str!("../../sql/fire/passed.sql");
+const NEXT_DEADLINE: &str = include_str!("../../sql/fire/next_deadline.sql");
 /// A deadline wakes an instance with the same statement as a signal.
-const WAKE: &str = include_str!("../sql/deliver/wake.sql");
+const WAKE: &str = include_str!("../../sql/deliver/wake.sql");
 
 /// Wakes up to `max` parked instances whose deadline has passed, earliest first.
 pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {

@@ -7,12 +7,12 @@ use outlast_core::{InstanceId, Signal, SignalId};
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashSet;
 
-const NEXT_INBOX: &str = include_str!("../sql/claim/next_inbox.sql");
-const INBOX: &str = include_str!("../sql/claim/inbox.sql");
-const CONSUME_DELETE: &str = include_str!("../sql/commit/consume_delete.sql");
-const CONSUME_TOMBSTONE: &str = include_str!("../sql/commit/consume_tombstone.sql");
-const EMPTY_INBOX_DELETE: &str = include_str!("../sql/commit/empty_inbox_delete.sql");
-const EMPTY_INBOX_TOMBSTONE: &str = include_str!("../sql/commit/empty_inbox_tombstone.sql");
+const NEXT_INBOX: &str = include_str!("../../sql/claim/next_inbox.sql");
+const INBOX: &str = include_str!("../../sql/claim/inbox.sql");
+const CONSUME_DELETE: &str = include_str!("../../sql/commit/consume_delete.sql");
+const CONSUME_TOMBSTONE: &str = include_str!("../../sql/commit/consume_tombstone.sql");
+const EMPTY_INBOX_DELETE: &str = include_str!("../../sql/commit/empty_inbox_delete.sql");
+const EMPTY_INBOX_TOMBSTONE: &str = include_str!("../../sql/commit/empty_inbox_tombstone.sql");
 
 /// Returns the instances whose inbox is not empty.
 ///

@@ -1,8 +1,9 @@
 //! The insert verb, and the insertion of children by fan-outs.
 
+use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
-use crate::{claim, decode, lease};
+use crate::verbs::{claim, lease};
 use outlast_core::{
     Inserted, Inserts, InstanceId, NewInstance, Parent, Revision, Scope, Start, Status, Timestamp,
     WorkerId,
@@ -10,8 +11,8 @@ use outlast_core::{
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashMap;
 
-const INSTANCE: &str = include_str!("../sql/insert/instance.sql");
-const HOLDER: &str = include_str!("../sql/insert/holder.sql");
+const INSTANCE: &str = include_str!("../../sql/insert/instance.sql");
+const HOLDER: &str = include_str!("../../sql/insert/holder.sql");
 
 /// Inserts instances, and claims for `claim_for` those that it can start at once.
 pub(crate) fn insert(

@@ -9,12 +9,12 @@ use outlast_core::{
 use rusqlite::params;
 use std::time::Duration;
 
-const REGISTER: &str = include_str!("../sql/lease/register.sql");
-const ALIVE: &str = include_str!("../sql/lease/alive.sql");
-const HEARTBEAT: &str = include_str!("../sql/lease/heartbeat.sql");
-const EXPIRE: &str = include_str!("../sql/lease/expire.sql");
-const REMOVE_IDLE: &str = include_str!("../sql/lease/remove_idle.sql");
-const CLAIMS: &str = include_str!("../sql/lease/claims.sql");
+const REGISTER: &str = include_str!("../../sql/lease/register.sql");
+const ALIVE: &str = include_str!("../../sql/lease/alive.sql");
+const HEARTBEAT: &str = include_str!("../../sql/lease/heartbeat.sql");
+const EXPIRE: &str = include_str!("../../sql/lease/expire.sql");
+const REMOVE_IDLE: &str = include_str!("../../sql/lease/remove_idle.sql");
+const CLAIMS: &str = include_str!("../../sql/lease/claims.sql");
 
 pub(crate) fn register(tx: &Tx<'_>, worker: &NewWorker) -> Result<WorkerId, Fault> {
     let queues = serde_json::to_string(&worker.queues).expect("names are plain JSON");

@@ -1,10 +1,12 @@
 //! The operators' verbs on instances and queues. Each records an operation with its effect.
 
-use crate::cascade::CascadeRow;
-use crate::effects::{Effects, Ended, Place};
+use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
-use crate::{collect, decode, inbox, partition_line};
+use crate::verbs::cascade::CascadeRow;
+use crate::verbs::effects::partition_line;
+use crate::verbs::effects::{Effects, Ended, Place};
+use crate::verbs::{collect, inbox};
 use outlast_core::{
     CancelAnswer, Cancelled, CascadeAction, ClosePolicy, DeleteAnswer, Extent, InstanceId, Note,
     Parent, QueueNames, Retried, RetryAnswer, Status, TerminateAnswer, Terminated, Timestamp, Verb,
@@ -12,19 +14,19 @@ use outlast_core::{
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::BTreeSet;
 
-const STANDING: &str = include_str!("../sql/operate/target_row.sql");
-const CANCEL: &str = include_str!("../sql/operate/cancel.sql");
-const HASTEN: &str = include_str!("../sql/operate/hasten.sql");
-const TERMINATE: &str = include_str!("../sql/operate/terminate.sql");
-const FIRST_FAILURE: &str = include_str!("../sql/operate/first_failure.sql");
-const SET_FIRST_FAILURE: &str = include_str!("../sql/operate/set_first_failure.sql");
-const IS_CASCADING: &str = include_str!("../sql/operate/is_cascading.sql");
-const RETRY: &str = include_str!("../sql/operate/retry.sql");
-const COUNT_AGAIN: &str = include_str!("../sql/operate/count_again.sql");
-const LIVE_PARENT: &str = include_str!("../sql/operate/live_parent.sql");
-const RECORD: &str = include_str!("../sql/operate/record.sql");
-const PAUSE: &str = include_str!("../sql/operate/pause.sql");
-const RESUME: &str = include_str!("../sql/operate/resume.sql");
+const STANDING: &str = include_str!("../../sql/operate/target_row.sql");
+const CANCEL: &str = include_str!("../../sql/operate/cancel.sql");
+const HASTEN: &str = include_str!("../../sql/operate/hasten.sql");
+const TERMINATE: &str = include_str!("../../sql/operate/terminate.sql");
+const FIRST_FAILURE: &str = include_str!("../../sql/operate/first_failure.sql");
+const SET_FIRST_FAILURE: &str = include_str!("../../sql/operate/set_first_failure.sql");
+const IS_CASCADING: &str = include_str!("../../sql/operate/is_cascading.sql");
+const RETRY: &str = include_str!("../../sql/operate/retry.sql");
+const COUNT_AGAIN: &str = include_str!("../../sql/operate/count_again.sql");
+const LIVE_PARENT: &str = include_str!("../../sql/operate/live_parent.sql");
+const RECORD: &str = include_str!("../../sql/operate/record.sql");
+const PAUSE: &str = include_str!("../../sql/operate/pause.sql");
+const RESUME: &str = include_str!("../../sql/operate/resume.sql");
 
 /// Requests the cancel of instances.
 pub(crate) fn cancel(

@@ -1,17 +1,17 @@
 //! The reaper's verb: returns the claims of dead workers to their queues.
 
-use crate::commit::Left;
-use crate::effects::{Effects, Ended};
 use crate::error::Fault;
 use crate::tx::Tx;
-use crate::{inbox, lease};
+use crate::verbs::commit::Left;
+use crate::verbs::effects::{Effects, Ended};
+use crate::verbs::{inbox, lease};
 use outlast_core::{Crash, CrashScene, InstanceId, ReapRequest, Reaped, Status, WorkerId, gave_up};
 use rusqlite::params;
 
-const EXPIRED: &str = include_str!("../sql/reap/expired.sql");
-const CLAIMS: &str = include_str!("../sql/reap/claims.sql");
-const RETURN: &str = include_str!("../sql/reap/return.sql");
-const GIVE_UP: &str = include_str!("../sql/reap/give_up.sql");
+const EXPIRED: &str = include_str!("../../sql/reap/expired.sql");
+const CLAIMS: &str = include_str!("../../sql/reap/claims.sql");
+const RETURN: &str = include_str!("../../sql/reap/return.sql");
+const GIVE_UP: &str = include_str!("../../sql/reap/give_up.sql");
 
 /// Returns the claims of workers whose lease has expired, worker by worker.
 pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {

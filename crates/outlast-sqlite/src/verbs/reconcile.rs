@@ -2,19 +2,20 @@
 //!
 //! It reads one page of instances per call. It finds nothing while the other verbs are correct.
 
-use crate::effects::Effects;
+use crate::decode;
 use crate::error::Fault;
-use crate::join::Barrier;
 use crate::tx::Tx;
-use crate::{decode, join, operate, partition_line, window};
+use crate::verbs::effects::join::Barrier;
+use crate::verbs::effects::{Effects, join, partition_line, window};
+use crate::verbs::operate;
 use outlast_core::{InstanceId, Joined, Parent, ReconcileRequest, Reconciled};
 use rusqlite::{Row, params};
 use std::collections::BTreeSet;
 
-const PAGE: &str = include_str!("../sql/reconcile/page.sql");
-const CHILDREN: &str = include_str!("../sql/reconcile/children.sql");
-const LIVES: &str = include_str!("../sql/reconcile/lives.sql");
-const MEND_JOIN: &str = include_str!("../sql/reconcile/mend_join.sql");
+const PAGE: &str = include_str!("../../sql/reconcile/page.sql");
+const CHILDREN: &str = include_str!("../../sql/reconcile/children.sql");
+const LIVES: &str = include_str!("../../sql/reconcile/lives.sql");
+const MEND_JOIN: &str = include_str!("../../sql/reconcile/mend_join.sql");
 
 /// Checks one page of instances, and repairs joins, held rows and windows.
 pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconciled, Fault> {

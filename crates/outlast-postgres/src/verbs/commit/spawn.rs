@@ -1,9 +1,9 @@
 //! Children of fan-outs and workflows, as the statements of a commit that insert them.
 
-use crate::claim::references;
-use crate::insert;
-use crate::outcome::{self, has_keyed_children, window};
-use crate::statement::{self, Call, documents, value};
+use crate::session::statement::{self, Call, documents, value};
+use crate::verbs::claim::references;
+use crate::verbs::commit::outcome::{self, has_keyed_children, window};
+use crate::verbs::insert;
 use outlast_core::{ClaimRef, Commit, NewInstance};
 
 /// Returns the calls that insert children and record those that were not started.

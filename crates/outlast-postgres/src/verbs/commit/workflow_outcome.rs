@@ -1,11 +1,11 @@
 //! Outcomes of workflows, as the statements that write them. commit.rs calls this file.
 
-use crate::claim::references;
 use crate::history_events;
-use crate::outcome::{
+use crate::session::statement::{self, Call, Parameter, documents, value};
+use crate::verbs::claim::references;
+use crate::verbs::commit::outcome::{
     error, has_keyed_children, names_literal, number_literal, result, status_after, window,
 };
-use crate::statement::{self, Call, Parameter, documents, value};
 use outlast_core::{ClaimRef, Commit, Due, Flowing, InstanceId, JoinSets, Outcome, limits, micros};
 
 /// The statement that writes an outcome.

@@ -9,7 +9,7 @@ use outlast_core::limits::RUNS_KEPT;
 use outlast_core::{Commit, Json, Status};
 use rusqlite::params;
 
-const RENEW: &str = include_str!("../../sql/commit/continue_as_new.sql");
+const RENEW: &str = include_str!("../../../sql/commit/continue_as_new.sql");
 
 /// Finishes the present run and starts the next one. Keeps the histories of the last runs only.
 pub(super) fn renew(

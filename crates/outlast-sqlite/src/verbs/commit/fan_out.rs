@@ -2,14 +2,15 @@
 
 use super::fenced_row::fence;
 use super::{Batch, array};
+use crate::decode;
 use crate::error::Fault;
-use crate::insert::{self, Added, Birth};
 use crate::tx::Tx;
-use crate::{decode, join};
+use crate::verbs::effects::join;
+use crate::verbs::insert::{self, Added, Birth};
 use outlast_core::{Commit, DroppedChild, NewInstance, Outcome, Parent, QueueNames, Status, Until};
 use rusqlite::params;
 
-const FAN_OUT: &str = include_str!("../../sql/commit/fan_out.sql");
+const FAN_OUT: &str = include_str!("../../../sql/commit/fan_out.sql");
 
 /// Starts the children and parks the parent on them, in one transaction (I6).
 ///

@@ -1,14 +1,14 @@
 //! The fence: whether a claim still holds, and the work that follows when its instance leaves it.
 
 use crate::decode::Columns;
-use crate::effects::{Ended, Place};
 use crate::error::Fault;
-use crate::partition_line;
 use crate::tx::Tx;
+use crate::verbs::effects::partition_line;
+use crate::verbs::effects::{Ended, Place};
 use outlast_core::{CancelRequest, ClaimRef, Commit, InstanceId, QueueNames, Status, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
-const FENCE: &str = include_str!("../../sql/commit/fence.sql");
+const FENCE: &str = include_str!("../../../sql/commit/fence.sql");
 
 /// The columns of an instance whose claim still holds.
 pub(super) struct FencedRow {

@@ -6,7 +6,7 @@ use crate::tx::Tx;
 use outlast_core::{QueueNames, Release, ReleaseAnswer, Released, Status};
 use rusqlite::params;
 
-const RELEASE: &str = include_str!("../../sql/commit/release.sql");
+const RELEASE: &str = include_str!("../../../sql/commit/release.sql");
 
 /// Releases claims. Step, state and attempt stay as they are.
 pub(crate) fn release(tx: &Tx<'_>, releases: &[Release]) -> Result<Released, Fault> {

@@ -16,11 +16,11 @@ use outlast_core::{
 use rusqlite::params;
 use std::collections::HashSet;
 
-const FLOW_KEEP: &str = include_str!("../../sql/commit/flow_keep.sql");
-const FLOW_ON: &str = include_str!("../../sql/commit/flow_on.sql");
-const FLOW_JOIN: &str = include_str!("../../sql/commit/flow_join.sql");
-const ENDS: &str = include_str!("../../sql/commit/ends.sql");
-const PRESENT: &str = include_str!("../../sql/commit/present.sql");
+const FLOW_KEEP: &str = include_str!("../../../sql/commit/flow_keep.sql");
+const FLOW_ON: &str = include_str!("../../../sql/commit/flow_on.sql");
+const FLOW_JOIN: &str = include_str!("../../../sql/commit/flow_join.sql");
+const ENDS: &str = include_str!("../../../sql/commit/ends.sql");
+const PRESENT: &str = include_str!("../../../sql/commit/present.sql");
 
 /// Writes the outcome of a workflow. Sets `cancel` to a cancel that has arrived meanwhile.
 ///

@@ -3,20 +3,20 @@
 //! `effects.rs` calls it once per parent and verb. A child must count only for a parent that waits
 //! for its round (I6).
 
-use crate::cascade::CascadeRow;
-use crate::commit::array;
 use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
+use crate::verbs::cascade::CascadeRow;
+use crate::verbs::commit::array;
 use outlast_core::{ClosePolicy, InstanceId, JoinProgress, Joined, QueueNames, Until, joined_note};
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::BTreeSet;
 
-const JOIN: &str = include_str!("../sql/commit/join.sql");
-const PARTS: &str = include_str!("../sql/commit/parts.sql");
-const JOIN_PARTS: &str = include_str!("../sql/commit/join_parts.sql");
-const CHILDREN_ENDED: &str = include_str!("../sql/commit/children_ended.sql");
-const JOINED: &str = include_str!("../sql/commit/joined.sql");
+const JOIN: &str = include_str!("../../../sql/commit/join.sql");
+const PARTS: &str = include_str!("../../../sql/commit/parts.sql");
+const JOIN_PARTS: &str = include_str!("../../../sql/commit/join_parts.sql");
+const CHILDREN_ENDED: &str = include_str!("../../../sql/commit/children_ended.sql");
+const JOINED: &str = include_str!("../../../sql/commit/joined.sql");
 
 /// A finished child, as its parent counts it.
 #[derive(Clone, Copy)]

@@ -15,11 +15,11 @@ use crate::tx::Tx;
 use outlast_core::{InstanceId, QueueNames, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
-const KEY_BUSY: &str = include_str!("../sql/claim/key_busy.sql");
-const HOLD: &str = include_str!("../sql/claim/hold.sql");
-const FIRST_HELD: &str = include_str!("../sql/line/first_held.sql");
-const FIRST_FREE: &str = include_str!("../sql/line/first_free.sql");
-const LET_THROUGH: &str = include_str!("../sql/line/let_through.sql");
+const KEY_BUSY: &str = include_str!("../../../sql/claim/key_busy.sql");
+const HOLD: &str = include_str!("../../../sql/claim/hold.sql");
+const FIRST_HELD: &str = include_str!("../../../sql/line/first_held.sql");
+const FIRST_FREE: &str = include_str!("../../../sql/line/first_free.sql");
+const LET_THROUGH: &str = include_str!("../../../sql/line/let_through.sql");
 
 /// Lets the first row of each group of `key` through, unless the key is in use. Returns their ids.
 pub(crate) fn let_through(

@@ -8,9 +8,9 @@ use crate::tx::Tx;
 use outlast_core::{InstanceId, QueueNames, Timestamp};
 use rusqlite::params;
 
-const NEXT: &str = include_str!("../sql/window/next.sql");
-const ADMIT: &str = include_str!("../sql/window/admit.sql");
-const IS_USED: &str = include_str!("../sql/window/is_used.sql");
+const NEXT: &str = include_str!("../../../sql/window/next.sql");
+const ADMIT: &str = include_str!("../../../sql/window/admit.sql");
+const IS_USED: &str = include_str!("../../../sql/window/is_used.sql");
 
 /// Gives places to the next children of a round. Returns their ids.
 pub(crate) fn admit(
