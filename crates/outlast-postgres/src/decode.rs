@@ -2,9 +2,9 @@
 
 use crate::error::Failure;
 use outlast_core::{
-    Barrier, CancelRequest, Child, Claim, ClosePolicy, DroppedChild, Error, Instance, InstanceId,
-    JoinProgress, Joined, Json, Parent, Revision, Scope, Signal, SignalId, SignalRow, Status,
-    Timestamp, Until, WorkerId,
+    Barrier, CancelRequest, Child, Claim, ClaimRef, ClosePolicy, DroppedChild, Error, Instance,
+    InstanceId, JoinProgress, Joined, Json, Parent, Revision, Scope, Signal, SignalId, SignalRow,
+    Status, Timestamp, Until, WorkerId,
 };
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
@@ -23,6 +23,21 @@ pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, 
 
 pub(crate) fn instance_id(row: &Row) -> Result<InstanceId, Failure> {
     column(row, "id").map(InstanceId)
+}
+
+pub(crate) fn claim_of(row: &Row) -> Result<ClaimRef, Failure> {
+    Ok(ClaimRef {
+        id: instance_id(row)?,
+        revision: column(row, "revision").map(Revision)?,
+    })
+}
+
+/// Returns the claim under which a row was changed. The change added one to the revision.
+pub(crate) fn claim_before(row: &Row) -> Result<ClaimRef, Failure> {
+    Ok(ClaimRef {
+        id: instance_id(row)?,
+        revision: Revision(column::<i64>(row, "revision")? - 1),
+    })
 }
 
 pub(crate) fn json(row: &Row, name: &str) -> Result<Json, Failure> {

@@ -133,7 +133,7 @@ impl Store for Postgres {
     }
 
     async fn release(&self, releases: Vec<Release>) -> Result<Released> {
-        claim::release(&self.session, &releases).await
+        commit::release(&self.session, &releases).await
     }
 
     async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {

@@ -47,9 +47,9 @@ pub struct Sqlite {
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    place: String,
+    database_id: String,
     /// The path and the settings that `doctor` cannot read from the database.
-    examined: crate::doctor::Place,
+    examined: crate::doctor::ExaminedFile,
     /// Closed and dropped before the writer.
     ///
     /// The writer must release the file last, so that it can write the log back.
@@ -98,8 +98,8 @@ impl Sqlite {
 
     pub(crate) fn start(options: Options, path: Option<&Path>) -> Result<Sqlite> {
         let Connections { writer, readers } = open::open(&options, path)?;
-        let place = place(path)?;
-        let examined = crate::doctor::Place {
+        let database_id = database_id(path)?;
+        let examined = crate::doctor::ExaminedFile {
             file: open::file(path).map(Path::to_owned),
             synchronous: options.synchronous,
         };
@@ -119,7 +119,7 @@ impl Sqlite {
         Ok(Sqlite {
             inner: Arc::new(Inner {
                 clock,
-                place,
+                database_id,
                 examined,
                 readers,
                 writer,
@@ -175,7 +175,7 @@ async fn ask<T: Send + 'static>(
 /// Returns the identity of the database at `path`.
 ///
 /// Two spellings of one path give one identity. Each store in memory has a different one.
-fn place(path: Option<&Path>) -> Result<String> {
+fn database_id(path: Option<&Path>) -> Result<String> {
     static IN_MEMORY: AtomicU64 = AtomicU64::new(0);
     let Some(path) = open::file(path) else {
         let nth = IN_MEMORY.fetch_add(1, Ordering::Relaxed);
@@ -434,7 +434,7 @@ impl Store for Sqlite {
     }
 
     fn database_id(&self) -> &str {
-        &self.inner.place
+        &self.inner.database_id
     }
 
     async fn close(&self) {
@@ -545,9 +545,9 @@ impl Inspect for Sqlite {
     }
 
     async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {
-        let place = self.inner.examined.clone();
+        let examined = self.inner.examined.clone();
         self.read("examine", move |tx| {
-            crate::doctor::examine_database(tx, &place)
+            crate::doctor::examine_database(tx, &examined)
         })
         .await
     }

@@ -29,10 +29,10 @@ pub(crate) struct Connector {
     tls: MakeRustlsConnect,
 }
 
-type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+type TlsStream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
 /// The future that drives a connection.
-pub(crate) type Driver = Connection<Socket, Stream>;
+pub(crate) type Driver = Connection<Socket, TlsStream>;
 
 impl Connector {
     pub(crate) fn new(config: &Config, tls: MakeRustlsConnect) -> Connector {

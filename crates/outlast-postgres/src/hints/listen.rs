@@ -11,7 +11,7 @@
 
 use crate::connection::connect::{Connector, Driver};
 use crate::error::Failure;
-use crate::hints::message::{Told, message, probing};
+use crate::hints::message::{ReceivedMessage, message, probing};
 use crate::hints::presence::{GREETING_INTERVAL, Presence};
 use crate::session::Session;
 use crate::session::statement::{self, value};
@@ -132,7 +132,7 @@ async fn open(session: &Arc<Session>) -> Result<Option<Listener>> {
     let probe = random_word();
     let (heard, mut echo) = oneshot::channel();
     let (hear, hints) = mpsc::channel(UNREAD_MAX);
-    let ear = Ear {
+    let task = ListenTask {
         connection,
         channel: channel.name.clone(),
         node: channel.node.clone(),
@@ -144,7 +144,7 @@ async fn open(session: &Arc<Session>) -> Result<Option<Listener>> {
     let mut listener = Listener {
         client,
         hints,
-        ear: Some(tokio::spawn(ear.run())),
+        task: Some(tokio::spawn(task.run())),
         greeter: None,
     };
     listener
@@ -223,7 +223,7 @@ struct Listener {
     client: Client,
     hints: mpsc::Receiver<Hints>,
     /// The task that reads the connection. It returns the reason for its end.
-    ear: Option<JoinHandle<Error>>,
+    task: Option<JoinHandle<Error>>,
     greeter: Option<Greeter>,
 }
 
@@ -245,11 +245,11 @@ impl Listener {
 
     /// Returns the reason why no more messages come.
     async fn reason(&mut self) -> Error {
-        let reason = match &mut self.ear {
+        let reason = match &mut self.task {
             Some(ear) => ear.await.ok(),
             None => None,
         };
-        self.ear = None;
+        self.task = None;
         self.greeter = None;
         reason.unwrap_or_else(|| broken(None))
     }
@@ -270,7 +270,7 @@ fn broken(error: Option<tokio_postgres::Error>) -> Error {
 }
 
 /// The task that reads the connection, so that the server never waits for a busy caller.
-struct Ear {
+struct ListenTask {
     connection: Driver,
     channel: String,
     node: String,
@@ -281,7 +281,7 @@ struct Ear {
     presence: Arc<Presence>,
 }
 
-impl Ear {
+impl ListenTask {
     async fn run(mut self) -> Error {
         loop {
             let message = tokio::select! {
@@ -307,7 +307,7 @@ impl Ear {
     }
 
     fn take(&mut self, message: &str) {
-        let Some(told) = Told::read(message) else {
+        let Some(told) = ReceivedMessage::read(message) else {
             tracing::debug!(
                 channel = self.channel,
                 "skipped a message that is not of this version's form"
@@ -330,7 +330,7 @@ impl Ear {
         }
     }
 
-    fn take_probe(&mut self, told: &Told) {
+    fn take_probe(&mut self, told: &ReceivedMessage) {
         let Some((probe, heard)) = self.probe.take() else {
             return;
         };

@@ -11,14 +11,14 @@ const MESSAGE_BYTES_MAX: usize = 7_900;
 const FORM: u64 = 1;
 
 /// A message that was understood.
-pub(crate) struct Told {
+pub(crate) struct ReceivedMessage {
     pub(crate) node: String,
     pub(crate) probe: Option<String>,
     pub(crate) hints: Hints,
 }
 
-impl Told {
-    pub(crate) fn read(message: &str) -> Option<Told> {
+impl ReceivedMessage {
+    pub(crate) fn read(message: &str) -> Option<ReceivedMessage> {
         let message: Value = serde_json::from_str(message).ok()?;
         let message = message.as_object()?;
         if message.get("form")?.as_u64()? != FORM {
@@ -47,7 +47,7 @@ impl Told {
         if let Some(ended) = message.get("ended") {
             hints.ended = ids(ended)?;
         }
-        Some(Told {
+        Some(ReceivedMessage {
             node: message.get("node")?.as_str()?.to_owned(),
             probe: message
                 .get("probe")
@@ -68,7 +68,7 @@ pub(crate) fn probing(node: &str, probe: &str) -> String {
 /// The order is: queues, the next deadline, whether there are cascades, cancelled instances,
 /// finished instances. Durations are in microseconds.
 pub(crate) fn message(node: &str, hints: &Hints) -> String {
-    let mut message = Message::new(node);
+    let mut message = BoundedMessage::new(node);
     message.list("queues", ['{', '}'], &hints.queues, |(queue, due_in)| {
         format!("{}:{}", json!(queue), micros(*due_in))
     });
@@ -84,11 +84,11 @@ pub(crate) fn message(node: &str, hints: &Hints) -> String {
 }
 
 /// JSON that never exceeds the size limit of a message.
-struct Message(String);
+struct BoundedMessage(String);
 
-impl Message {
-    fn new(node: &str) -> Message {
-        Message(format!("{{\"form\":{FORM},\"node\":{}", json!(node)))
+impl BoundedMessage {
+    fn new(node: &str) -> BoundedMessage {
+        BoundedMessage(format!("{{\"form\":{FORM},\"node\":{}", json!(node)))
     }
 
     /// Adds `part` if there is room for it and the closing brace. Returns whether there was.
@@ -141,7 +141,9 @@ mod tests {
     use super::*;
 
     fn read(message: &str) -> Hints {
-        Told::read(message).expect("it can be read").hints
+        ReceivedMessage::read(message)
+            .expect("it can be read")
+            .hints
     }
 
     #[test]
@@ -155,7 +157,12 @@ mod tests {
         hints.cascades = true;
         let message = message("me", &hints);
         assert_eq!(read(&message), hints);
-        assert_eq!(Told::read(&message).expect("it can be read").node, "me");
+        assert_eq!(
+            ReceivedMessage::read(&message)
+                .expect("it can be read")
+                .node,
+            "me"
+        );
     }
 
     #[test]
@@ -222,7 +229,7 @@ mod tests {
             r#"{"form":1,"node":"a","told":{}}"#,
             r#"{"form":1,"node":"a","cascades":1}"#,
         ] {
-            assert!(Told::read(message).is_none(), "{message}");
+            assert!(ReceivedMessage::read(message).is_none(), "{message}");
         }
         // A field that a later build adds is ignored.
         assert!(read(r#"{"form":1,"node":"a","paused":["default"]}"#).is_empty());

@@ -17,8 +17,8 @@ use tokio_postgres::Row;
 /// Returns a page: by the index of a filter if that finds few rows, else by reading ids in order.
 pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Page> {
     request.check().map_err(|invalid| invalid.during("list"))?;
-    if let Some(way) = Way::of(&request.filter)
-        && let Some(page) = list_found(session, request, way).await?
+    if let Some(indexed) = IndexedFilter::of(&request.filter)
+        && let Some(page) = list_found(session, request, indexed).await?
     {
         return Ok(page);
     }
@@ -28,9 +28,13 @@ pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Pag
 }
 
 /// Returns the page, or `None` if the index finds more rows than a page may read.
-async fn list_found(session: &Session, request: &ListRequest, way: Way) -> Result<Option<Page>> {
+async fn list_found(
+    session: &Session,
+    request: &ListRequest,
+    indexed: IndexedFilter,
+) -> Result<Option<Page>> {
     let most = SCAN_MAX as i64 + 1;
-    let more = [value(most), value(way.word())];
+    let more = [value(most), value(indexed.word())];
     let statement = statement::INSPECT_LIST_FOUND;
     let (found, rows) = page(session, statement, request, more, "found").await?;
     let is_few = found.is_some_and(|found| found < most);
@@ -81,39 +85,41 @@ fn cut(rows: Vec<Option<Instance>>, limit: usize, read_to: Option<InstanceId>) -
 
 /// The filters that have an index.
 #[derive(Clone, Copy)]
-enum Way {
+enum IndexedFilter {
     Parent,
     Deadline,
     Ended,
     Executing,
 }
 
-impl Way {
-    fn of(filter: &Filter) -> Option<Way> {
+impl IndexedFilter {
+    fn of(filter: &Filter) -> Option<IndexedFilter> {
         match filter {
             Filter {
                 parent: Some(_), ..
-            } => Some(Way::Parent),
+            } => Some(IndexedFilter::Parent),
             Filter {
                 deadline: Some(Deadline::Before(_)),
                 ..
-            } => Some(Way::Deadline),
+            } => Some(IndexedFilter::Deadline),
             Filter {
                 ended_from,
                 ended_until,
                 ..
-            } if ended_from.is_some() || ended_until.is_some() => Some(Way::Ended),
-            Filter { statuses, .. } if *statuses == [Status::Executing] => Some(Way::Executing),
+            } if ended_from.is_some() || ended_until.is_some() => Some(IndexedFilter::Ended),
+            Filter { statuses, .. } if *statuses == [Status::Executing] => {
+                Some(IndexedFilter::Executing)
+            }
             Filter { .. } => None,
         }
     }
 
     fn word(self) -> &'static str {
         match self {
-            Way::Parent => "parent",
-            Way::Deadline => "deadline",
-            Way::Ended => "ended",
-            Way::Executing => "executing",
+            IndexedFilter::Parent => "parent",
+            IndexedFilter::Deadline => "deadline",
+            IndexedFilter::Ended => "ended",
+            IndexedFilter::Executing => "executing",
         }
     }
 }

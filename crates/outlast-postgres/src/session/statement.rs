@@ -4,7 +4,7 @@
 //! The files are written for the schema `outlast`. A store replaces that name once, when it is
 //! made.
 
-use outlast_core::Json;
+use outlast_core::{ClaimRef, Json};
 use postgres_types_reexport::{ToSql, Type};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ statements! {
     COMMIT_LET_THROUGH = "commit/let_through";
     COMMIT_FLOW = "commit/flow";
     COMMIT_PROCEED = "commit/proceed";
-    COMMIT_RENEW = "commit/continue_as_new";
+    COMMIT_CONTINUE_AS_NEW = "commit/continue_as_new";
     COMMIT_ADVANCE = "commit/advance";
     COMMIT_PARK = "commit/park";
     COMMIT_RELEASE = "commit/release";
@@ -292,4 +292,21 @@ impl<T: ToSql> ToSql for Unlogged<T> {
     }
 
     postgres_types_reexport::to_sql_checked!();
+}
+
+/// Returns claims as the two arrays that are the first parameters of every fenced statement.
+pub(crate) fn references(claims: &[ClaimRef]) -> [Parameter<'static>; 2] {
+    [
+        value(ids_of(claims)),
+        value(
+            claims
+                .iter()
+                .map(|claim| claim.revision.0)
+                .collect::<Vec<i64>>(),
+        ),
+    ]
+}
+
+pub(crate) fn ids_of(claims: &[ClaimRef]) -> Vec<i64> {
+    claims.iter().map(|claim| claim.id.0).collect()
 }

@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::session::Session;
 use crate::session::statement::{self, Call, value};
 use crate::session::tx_settings::TxKind;
-use crate::verbs::end_instances::{Found, Telling, leaving};
+use crate::verbs::end_instances::{EndPlan, LockedInstance, leaving};
 use outlast_core::{
     CascadeAction, CascadeRequest, Cascaded, ClosePolicy, InstanceId, Note, Result, Status,
 };
@@ -36,19 +36,19 @@ async fn cascade_once(session: &Session, max: usize) -> Result<Cascaded, Failure
         .await?;
     let children = locked[0]
         .iter()
-        .map(|row| Ok((column(row, "parent_round")?, Found::read(row)?)))
-        .collect::<Result<Vec<(i32, Found)>, Failure>>()?;
-    let telling = cascade.telling(children.iter().map(|(_, child)| child));
-    let mut calls = telling.calls(cascade.deeper(&children));
+        .map(|row| Ok((column(row, "parent_round")?, LockedInstance::read(row)?)))
+        .collect::<Result<Vec<(i32, LockedInstance)>, Failure>>()?;
+    let plan = cascade.plan(children.iter().map(|(_, child)| child));
+    let mut calls = plan.calls(cascade.deeper(&children));
     calls.extend(cascade.progress(&children, max));
     calls.push(statement::CASCADE_LEFT.with([]));
     let answers = transaction.finish(&calls).await?;
-    let effects = Telling::effects(&calls, &answers)?;
+    let effects = EndPlan::effects(&calls, &answers)?;
     let left = answers.last().and_then(|rows| rows.first());
     Ok(Cascaded {
-        requested: ids(&telling.requested),
-        ended: ids(&[&telling.never_started[..], &telling.terminated[..]].concat()),
-        running: running(&telling),
+        requested: ids(&plan.requested),
+        ended: ids(&[&plan.never_started[..], &plan.terminated[..]].concat()),
+        running: running(&plan),
         woken: effects.woken,
         more: left.map_or(Ok(false), |row| column(row, "is_left"))?,
     })
@@ -77,24 +77,24 @@ impl Cascade {
         })
     }
 
-    fn telling<'a>(&'a self, children: impl Iterator<Item = &'a Found>) -> Telling<'a> {
-        let mut telling = Telling::new(&self.note, Some(self.parent));
+    fn plan<'a>(&'a self, children: impl Iterator<Item = &'a LockedInstance>) -> EndPlan<'a> {
+        let mut plan = EndPlan::new(&self.note, Some(self.parent));
         for child in children {
             match self.action.for_child(child.policy) {
                 ClosePolicy::Abandon => {}
-                ClosePolicy::RequestCancel => telling.cancel(child),
-                ClosePolicy::Terminate => telling.terminate(child),
+                ClosePolicy::RequestCancel => plan.cancel(child),
+                ClosePolicy::Terminate => plan.terminate(child),
             }
         }
-        telling
+        plan
     }
 
     /// Leaves cascades for the children's own children, newest child first.
-    fn deeper<'a>(&'a self, children: &'a [(i32, Found)]) -> Option<Call<'a>> {
+    fn deeper<'a>(&'a self, children: &'a [(i32, LockedInstance)]) -> Option<Call<'a>> {
         if !self.deep {
             return None;
         }
-        let mut children: Vec<&(i32, Found)> = children.iter().collect();
+        let mut children: Vec<&(i32, LockedInstance)> = children.iter().collect();
         children.sort_by_key(|(round, child)| std::cmp::Reverse((*round, child.id())));
         let children = children.into_iter().map(|(_, child)| child);
         leaving(self.action.as_str(), &self.note, children)
@@ -104,7 +104,7 @@ impl Cascade {
     ///
     /// A page that is not full is the last one. Returns `None` if `max` is 0: such a page says
     /// nothing about the rest.
-    fn progress(&self, children: &[(i32, Found)], max: usize) -> Option<Call<'static>> {
+    fn progress(&self, children: &[(i32, LockedInstance)], max: usize) -> Option<Call<'static>> {
         if children.len() < max {
             return Some(statement::CASCADE_REMOVE.with([value(self.id)]));
         }
@@ -114,14 +114,14 @@ impl Cascade {
     }
 }
 
-fn ids(found: &[Found]) -> Vec<InstanceId> {
-    let mut ids: Vec<InstanceId> = found.iter().map(Found::id).collect();
+fn ids(found: &[LockedInstance]) -> Vec<InstanceId> {
+    let mut ids: Vec<InstanceId> = found.iter().map(LockedInstance::id).collect();
     ids.sort();
     ids
 }
 
-fn running(telling: &Telling<'_>) -> Vec<InstanceId> {
-    let told = [&telling.requested[..], &telling.terminated[..]].concat();
+fn running(plan: &EndPlan<'_>) -> Vec<InstanceId> {
+    let told = [&plan.requested[..], &plan.terminated[..]].concat();
     let ran = told
         .into_iter()
         .filter(|found| found.status == Status::Executing);

@@ -1,19 +1,17 @@
-//! Claiming instances of a queue for a worker, loading what their steps read, and releasing
-//! claims.
+//! Claiming instances of a queue for a worker, and loading what their steps read.
 //!
 //! The engine's pickers call this. Nothing here runs user code, and no claim is answered without
 //! its inbox and children.
 
-use crate::decode::{self, column, duration, instance_id};
+use crate::decode::{self, claim_of, column, duration, instance_id};
 use crate::error::Failure;
 use crate::session::Session;
-use crate::session::statement::{self, Call, Parameter, value};
+use crate::session::statement::{self, references, value};
 use crate::session::tx_settings::TxKind;
 use crate::verbs::commit;
-use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
-    Claim, ClaimRef, ClaimRequest, Claimed, Commit, Error, InstanceId, Links, Outcome, QueueNames,
-    Release, ReleaseAnswer, Released, Result, Revision, micros,
+    Claim, ClaimRef, ClaimRequest, Claimed, Commit, Error, InstanceId, Links, Outcome, Release,
+    Result,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -28,7 +26,7 @@ const LOOK_FURTHER: usize = 1_000;
 
 pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<Claimed> {
     request.check().map_err(|invalid| invalid.during("claim"))?;
-    let mut claims: Vec<Loadable> = Vec::new();
+    let mut claims: Vec<UnloadedClaim> = Vec::new();
     let (mut more, mut paused, mut next_due_in) = (false, false, None);
     for nth in 0..LOOKS_MAX {
         let wanted = request.max - claims.len();
@@ -79,7 +77,7 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
 
 /// The result of one look at the queue.
 struct Look {
-    claims: Vec<Loadable>,
+    claims: Vec<UnloadedClaim>,
     /// Claimed rows with values that this version cannot read, for example after a manual change.
     unreadable: Vec<Commit>,
     looked_at: usize,
@@ -89,7 +87,7 @@ struct Look {
 }
 
 /// A claim, and whether its inbox and its children must be loaded.
-struct Loadable {
+struct UnloadedClaim {
     claim: Claim,
     eligible_at: SystemTime,
     has_inbox: bool,
@@ -166,7 +164,7 @@ impl Look {
     /// An unreadable row must not fail its neighbours (docs/protocol.md, defect 12).
     fn add(&mut self, row: &Row, queue: &str, now: SystemTime) -> Result<(), Failure> {
         match decode::claim(row, queue, now) {
-            Ok(claim) => self.claims.push(Loadable {
+            Ok(claim) => self.claims.push(UnloadedClaim {
                 has_children: claim.round > 0
                     && column::<Option<bool>>(row, "is_workflow")?.is_none(),
                 claim,
@@ -226,9 +224,9 @@ fn no_counts() -> Failure {
 ///
 /// Leaves out a claim that was lost before it was loaded. Its inbox may be partly consumed, and
 /// its step would take that for a timeout.
-async fn load(session: &Session, mut claims: Vec<Loadable>) -> Result<Vec<Claim>> {
+async fn load(session: &Session, mut claims: Vec<UnloadedClaim>) -> Result<Vec<Claim>> {
     claims.sort_by_key(|l| (l.claim.priority, l.eligible_at, l.claim.id));
-    let ids_where = |wanted: fn(&Loadable) -> bool| -> Vec<i64> {
+    let ids_where = |wanted: fn(&UnloadedClaim) -> bool| -> Vec<i64> {
         let wanted = claims.iter().filter(|l| wanted(l));
         wanted.map(|l| l.claim.id.0).collect()
     };
@@ -335,101 +333,7 @@ async fn give_back(session: &Session, claims: &[Claim]) {
             pause: Duration::ZERO,
         })
         .collect();
-    if let Err(error) = release(session, &releases).await {
+    if let Err(error) = commit::release(session, &releases).await {
         tracing::warn!(%error, claims = claims.len(), "claims could not be given back; their worker will find them");
     }
-}
-
-pub(crate) async fn release(session: &Session, releases: &[Release]) -> Result<Released> {
-    limits::check_batch("release", releases.len(), BATCH_MAX)
-        .map_err(|invalid| invalid.during("release"))?;
-    if releases.is_empty() {
-        return Ok(Released::default());
-    }
-    session
-        .retry("release", || Box::pin(release_once(session, releases)))
-        .await
-}
-
-async fn release_once(session: &Session, releases: &[Release]) -> Result<Released, Failure> {
-    let claims: Vec<ClaimRef> = releases.iter().map(|release| release.claim).collect();
-    let pauses: Vec<i64> = releases
-        .iter()
-        .map(|release| micros(release.pause))
-        .collect();
-    let mut calls = vec![statement::COMMIT_LOCK.with([value(ids_of(&claims))])];
-    calls.extend(back_to_queue(&claims, pauses));
-    let answers = session.transact(TxKind::Write, &calls).await?;
-    let (mut released, mut woken) = (HashSet::new(), QueueNames::new());
-    for row in &answers[1] {
-        released.insert(claim_before(row)?);
-        add_if(&mut woken, row, "eligible")?;
-    }
-    add_all(&mut woken, &answers[2])?;
-    let answers = claims
-        .iter()
-        // A claim that is named twice is released once: the first mention answers.
-        .map(|claim| match released.remove(claim) {
-            true => ReleaseAnswer::Released,
-            false => ReleaseAnswer::Lost,
-        })
-        .collect();
-    Ok(Released { answers, woken })
-}
-
-/// Returns the calls that release the claims, then unblock the next rows of their partition keys.
-fn back_to_queue(claims: &[ClaimRef], pauses: Vec<i64>) -> [Call<'static>; 2] {
-    let [ids, revisions] = references(claims);
-    [
-        statement::COMMIT_RELEASE.with([ids, revisions, value(pauses)]),
-        statement::COMMIT_LET_THROUGH.with(references(claims)),
-    ]
-}
-
-/// Returns claims as the two arrays that are the first parameters of every fenced statement.
-pub(crate) fn references(claims: &[ClaimRef]) -> [Parameter<'static>; 2] {
-    [
-        value(ids_of(claims)),
-        value(
-            claims
-                .iter()
-                .map(|claim| claim.revision.0)
-                .collect::<Vec<i64>>(),
-        ),
-    ]
-}
-
-pub(crate) fn ids_of(claims: &[ClaimRef]) -> Vec<i64> {
-    claims.iter().map(|claim| claim.id.0).collect()
-}
-
-/// Returns the claim under which a row was changed. The change added one to the revision.
-pub(crate) fn claim_before(row: &Row) -> Result<ClaimRef, Failure> {
-    Ok(ClaimRef {
-        id: instance_id(row)?,
-        revision: Revision(column::<i64>(row, "revision")? - 1),
-    })
-}
-
-pub(crate) fn claim_of(row: &Row) -> Result<ClaimRef, Failure> {
-    Ok(ClaimRef {
-        id: instance_id(row)?,
-        revision: column(row, "revision").map(Revision)?,
-    })
-}
-
-/// Adds the queue of a row if the row's column `condition` is true.
-pub(crate) fn add_if(woken: &mut QueueNames, row: &Row, condition: &str) -> Result<(), Failure> {
-    if column(row, condition)? {
-        woken.insert(column(row, "queue")?);
-    }
-    Ok(())
-}
-
-/// Adds the queues of all rows.
-pub(crate) fn add_all(woken: &mut QueueNames, rows: &[Row]) -> Result<(), Failure> {
-    for row in rows {
-        woken.insert(column(row, "queue")?);
-    }
-    Ok(())
 }

@@ -25,16 +25,20 @@
 //! two statements write their rows.
 
 pub(crate) mod outcome;
-pub(crate) mod spawn;
-pub(crate) mod workflow_outcome;
+mod release;
+mod spawn;
+mod workflow_outcome;
 
-use crate::decode::{column, pending_cancel, status, time};
+pub(crate) use release::release;
+
+use crate::decode::{claim_of, column, pending_cancel, status, time};
 use crate::error::Failure;
 use crate::session::Session;
-use crate::session::statement::{self, Call, Parameter, documents, value};
+use crate::session::statement::{self, Call, Parameter, documents, ids_of, references, value};
 use crate::session::tx_settings::TxKind;
-use crate::verbs::claim::{add_if, claim_of, ids_of, references};
-use crate::verbs::end_instances::Effects;
+use crate::verbs::effects::{
+    Effects, add_if, admitting, clearing, closing, joining, letting_through,
+};
 use outcome::{
     delay_us, error, has_keyed_children, join, names_literal, parks, received_literal, result,
     status_after, step,
@@ -46,7 +50,7 @@ use outlast_core::{
 use spawn::spawning;
 use std::collections::HashMap;
 use tokio_postgres::Row;
-use workflow_outcome::{Way, answering, way, yielding};
+use workflow_outcome::{WrittenBy, answering, written_by, yielding};
 
 pub(crate) async fn commit(session: &Session, commits: &[Commit]) -> Result<Committed> {
     Commit::check_batch(commits).map_err(|invalid| invalid.during("commit"))?;
@@ -130,7 +134,7 @@ async fn write_once(
     let calls = calls(batch);
     let answers = session.transact(TxKind::Write, &calls).await?;
     let mut effects = Effects::default();
-    let mut written = Found::default();
+    let mut written = BatchAnswers::default();
     for (call, rows) in calls.iter().zip(&answers) {
         match call.statement.name {
             name if name == statement::COMMIT_SPAWN.name
@@ -145,7 +149,9 @@ async fn write_once(
             {
                 written.add_advanced(rows, &mut effects.woken)?
             }
-            name if name == statement::COMMIT_PARK.name || name == statement::COMMIT_RENEW.name => {
+            name if name == statement::COMMIT_PARK.name
+                || name == statement::COMMIT_CONTINUE_AS_NEW.name =>
+            {
                 written.add_parked(rows, &mut effects.woken)?
             }
             name if name == statement::COMMIT_FLOW.name => {
@@ -171,7 +177,7 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     // Before any row ends: a workflow of this batch may wait for a child that ends in this batch.
     calls.extend(workflow_outcome::flowing(batch));
     calls.extend(workflow_outcome::proceeding(batch));
-    calls.extend(workflow_outcome::renewing(batch));
+    calls.extend(workflow_outcome::continuing_as_new(batch));
     calls.extend(advancing(batch));
     calls.extend(parking(batch));
     let ended = claims_where(batch, ends);
@@ -192,7 +198,7 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     }
     let leaving = claims_where(batch, leaves_its_line);
     if !leaving.is_empty() {
-        calls.push(statement::COMMIT_LET_THROUGH.with(references(&leaving)));
+        calls.push(letting_through(&leaving));
     }
     calls
 }
@@ -203,7 +209,7 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
 /// statements write the rows: each would lock its rows in its own order, and two batches could
 /// deadlock.
 fn locks_first(batch: &[&Commit]) -> bool {
-    let proceed = |commit: &&&Commit| way(commit) == Way::Proceeds;
+    let proceed = |commit: &&&Commit| written_by(commit) == WrittenBy::Proceed;
     let proceeding = batch.iter().filter(proceed).count();
     let are_mixed = proceeding > 0 && proceeding < batch.len();
     are_mixed || batch.iter().any(|commit| looks_before_it_writes(commit))
@@ -211,10 +217,10 @@ fn locks_first(batch: &[&Commit]) -> bool {
 
 /// Returns whether the outcome depends on the inbox or the children, or writes more than its row.
 fn looks_before_it_writes(commit: &Commit) -> bool {
-    let looks = match way(commit) {
-        Way::Machine => parks(&commit.outcome) || !commit.events.is_empty(),
-        Way::Proceeds => false,
-        Way::Begins | Way::Renews => true,
+    let looks = match written_by(commit) {
+        WrittenBy::AdvanceOrPark => parks(&commit.outcome) || !commit.events.is_empty(),
+        WrittenBy::Proceed => false,
+        WrittenBy::Flow | WrittenBy::ContinueAsNew => true,
     };
     looks || consumes_some(commit)
 }
@@ -243,26 +249,6 @@ fn leaves_its_line(commit: &Commit) -> bool {
     commit.links.partition_key && !commit.outcome.keeps_claim()
 }
 
-/// Counts finished children off their parents, after this transaction has written the children.
-pub(crate) fn joining(ended: &[ClaimRef]) -> Call<'static> {
-    statement::COMMIT_JOIN.with(references(ended))
-}
-
-/// Admits waiting siblings into windows, after this transaction has written the finished children.
-pub(crate) fn admitting(ended: &[ClaimRef]) -> Call<'static> {
-    statement::COMMIT_ADMIT.with(references(ended))
-}
-
-/// Leaves cascades for children, after this transaction has written their finished parents.
-pub(crate) fn closing(ended: &[ClaimRef]) -> Call<'static> {
-    statement::COMMIT_CLOSE.with(references(ended))
-}
-
-/// Clears the inboxes of finished instances.
-pub(crate) fn clearing<'a>(ended: &[ClaimRef]) -> Call<'a> {
-    statement::COMMIT_CLEAR.with([value(ids_of(ended))])
-}
-
 fn claims_where(batch: &[&Commit], condition: impl Fn(&Commit) -> bool) -> Vec<ClaimRef> {
     let commits = batch.iter().filter(|commit| condition(commit));
     commits.map(|commit| commit.claim).collect()
@@ -287,7 +273,7 @@ fn consuming<'a>(batch: &[&Commit]) -> Option<Call<'a>> {
 /// Writes the rows that go on to a step or finish.
 fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
-    rows.retain(|commit| way(commit) == Way::Machine && !parks(&commit.outcome));
+    rows.retain(|commit| written_by(commit) == WrittenBy::AdvanceOrPark && !parks(&commit.outcome));
     if rows.is_empty() {
         return None;
     }
@@ -380,13 +366,13 @@ enum Decided {
 ///
 /// Not by instance: a batch may hold a lost claim beside the current claim of the same instance.
 #[derive(Default)]
-struct Found {
+struct BatchAnswers {
     decided: HashMap<ClaimRef, Decided>,
     /// The times of events that were written by a separate statement, before their outcomes.
     appended: HashMap<ClaimRef, Timestamp>,
 }
 
-impl Found {
+impl BatchAnswers {
     fn add_appended(&mut self, rows: &[Row]) -> Result<(), Failure> {
         for row in rows {
             self.appended.insert(claim_of(row)?, time(row, "at")?);

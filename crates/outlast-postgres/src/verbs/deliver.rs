@@ -173,7 +173,7 @@ impl Taken {
     }
 
     fn add_claim(&mut self, row: &Row) -> Result<(), Failure> {
-        let claim = claim::claim_of(row)?;
+        let claim = decode::claim_of(row)?;
         self.ids.insert(claim.id);
         // The row has been eligible since the delivery, which set `eligible_at` to the current
         // time.

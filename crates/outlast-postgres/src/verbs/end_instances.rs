@@ -5,17 +5,14 @@
 
 use crate::decode::{close_policy, column, instance_id, status};
 use crate::error::Failure;
-use crate::session::statement::{self, Call, value};
-use crate::verbs::claim::{add_if, ids_of, references};
-use crate::verbs::commit::{admitting, clearing, closing, joining};
-use outlast_core::{
-    ClaimRef, ClosePolicy, InstanceId, Note, QueueNames, Result, Revision, Status, Verb,
-};
+use crate::session::statement::{self, Call, ids_of, references, value};
+use crate::verbs::effects::{Effects, admitting, clearing, closing, joining, letting_through};
+use outlast_core::{ClaimRef, ClosePolicy, InstanceId, Note, Result, Revision, Status, Verb};
 use tokio_postgres::Row;
 
 /// An instance as it was when it was locked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct LockedInstance {
     pub(crate) claim: ClaimRef,
     pub(crate) status: Status,
     pub(crate) round: i32,
@@ -26,10 +23,10 @@ pub(crate) struct Found {
     is_asked: bool,
 }
 
-impl Found {
+impl LockedInstance {
     /// Reads a row of operate/lock.sql or cascade/lock.sql.
-    pub(crate) fn read(row: &Row) -> Result<Found, Failure> {
-        Ok(Found {
+    pub(crate) fn read(row: &Row) -> Result<LockedInstance, Failure> {
+        Ok(LockedInstance {
             claim: ClaimRef {
                 id: instance_id(row)?,
                 revision: column(row, "revision").map(Revision)?,
@@ -52,25 +49,18 @@ impl Found {
 }
 
 /// The locked instances to cancel and to terminate, all with one note.
-pub(crate) struct Telling<'a> {
+pub(crate) struct EndPlan<'a> {
     note: &'a Note,
     /// The parent that caused this, in a cascade.
     cause: Option<InstanceId>,
-    pub(crate) requested: Vec<Found>,
-    pub(crate) never_started: Vec<Found>,
-    pub(crate) terminated: Vec<Found>,
+    pub(crate) requested: Vec<LockedInstance>,
+    pub(crate) never_started: Vec<LockedInstance>,
+    pub(crate) terminated: Vec<LockedInstance>,
 }
 
-/// The effects on other instances.
-#[derive(Default)]
-pub(crate) struct Effects {
-    pub(crate) woken: QueueNames,
-    pub(crate) cascades: bool,
-}
-
-impl<'a> Telling<'a> {
-    pub(crate) fn new(note: &'a Note, cause: Option<InstanceId>) -> Telling<'a> {
-        Telling {
+impl<'a> EndPlan<'a> {
+    pub(crate) fn new(note: &'a Note, cause: Option<InstanceId>) -> EndPlan<'a> {
+        EndPlan {
             note,
             cause,
             requested: Vec::new(),
@@ -83,19 +73,19 @@ impl<'a> Telling<'a> {
     ///
     /// Terminates an instance that waits for a slot in a window. Nothing of it has run, so there
     /// is nothing to clean up.
-    pub(crate) fn cancel(&mut self, found: &Found) {
+    pub(crate) fn cancel(&mut self, found: &LockedInstance) {
         match found {
-            Found { status, .. } if status.is_terminal() => {}
-            Found {
+            LockedInstance { status, .. } if status.is_terminal() => {}
+            LockedInstance {
                 held: Some(true), ..
             } => self.never_started.push(*found),
-            Found { is_asked: true, .. } => {}
-            Found { .. } => self.requested.push(*found),
+            LockedInstance { is_asked: true, .. } => {}
+            LockedInstance { .. } => self.requested.push(*found),
         }
     }
 
     /// Terminates the instance, unless it has finished.
-    pub(crate) fn terminate(&mut self, found: &Found) {
+    pub(crate) fn terminate(&mut self, found: &LockedInstance) {
         if !found.status.is_terminal() {
             self.terminated.push(*found);
         }
@@ -157,22 +147,22 @@ impl<'a> Telling<'a> {
         calls.push(joining(&ended));
         let in_line = self.terminated_where(|found| found.held != Some(true));
         if !in_line.is_empty() {
-            calls.push(statement::COMMIT_LET_THROUGH.with(references(&in_line)));
+            calls.push(letting_through(&in_line));
         }
         calls
     }
 
-    fn terminated_where(&self, condition: impl Fn(&Found) -> bool) -> Vec<ClaimRef> {
+    fn terminated_where(&self, condition: impl Fn(&LockedInstance) -> bool) -> Vec<ClaimRef> {
         let found = self.terminated.iter().filter(|found| condition(found));
         found.map(|found| found.claim).collect()
     }
 
-    fn recording(&self, verb: Verb, mut changed: Vec<Found>) -> Option<Call<'a>> {
-        changed.sort_by_key(Found::id);
+    fn recording(&self, verb: Verb, mut changed: Vec<LockedInstance>) -> Option<Call<'a>> {
+        changed.sort_by_key(LockedInstance::id);
         (!changed.is_empty()).then(|| recording(verb, self.note, &changed, self.cause))
     }
 
-    /// Reads the answers of [`calls`](Telling::calls).
+    /// Reads the answers of [`calls`](EndPlan::calls).
     pub(crate) fn effects(calls: &[Call<'_>], answers: &[Vec<Row>]) -> Result<Effects, Failure> {
         let mut effects = Effects::default();
         for (call, rows) in calls.iter().zip(answers) {
@@ -182,42 +172,14 @@ impl<'a> Telling<'a> {
     }
 }
 
-impl Effects {
-    /// Adds the effects of one statement: queues with more to claim, and cascades that were left.
-    pub(crate) fn add(
-        &mut self,
-        statement: statement::Statement,
-        rows: &[Row],
-    ) -> Result<(), Failure> {
-        let name = statement.name;
-        if name == statement::CASCADE_LEAVE.name {
-            self.cascades = true;
-        } else if name == statement::COMMIT_CLOSE.name {
-            self.cascades |= !rows.is_empty();
-        }
-        for row in rows {
-            if name == statement::COMMIT_JOIN.name {
-                add_if(&mut self.woken, row, "released")?;
-                self.cascades |= column::<bool>(row, "cascades")?;
-            } else if name == statement::COMMIT_LET_THROUGH.name {
-                self.woken.insert(column(row, "queue")?);
-            } else if name == statement::COMMIT_ADMIT.name || name == statement::OPERATE_CANCEL.name
-            {
-                add_if(&mut self.woken, row, "eligible")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-pub(crate) fn claims(found: &[Found]) -> Vec<ClaimRef> {
+pub(crate) fn claims(found: &[LockedInstance]) -> Vec<ClaimRef> {
     found.iter().map(|found| found.claim).collect()
 }
 
 pub(crate) fn recording<'a>(
     verb: Verb,
     note: &'a Note,
-    changed: &[Found],
+    changed: &[LockedInstance],
     cause: Option<InstanceId>,
 ) -> Call<'a> {
     let statuses = changed.iter().map(|found| found.status.as_str());
@@ -235,7 +197,7 @@ pub(crate) fn recording<'a>(
 pub(crate) fn leaving<'a>(
     action: &'static str,
     note: &'a Note,
-    found: impl Iterator<Item = &'a Found>,
+    found: impl Iterator<Item = &'a LockedInstance>,
 ) -> Option<Call<'a>> {
     let (mut ids, mut rounds) = (Vec::new(), Vec::new());
     for parent in found.filter(|found| found.round > 0) {

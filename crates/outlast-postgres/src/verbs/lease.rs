@@ -1,10 +1,9 @@
 //! Workers and their leases: register, heartbeat, list claims, deregister.
 
-use crate::decode::{column, pending_cancel};
+use crate::decode::{claim_of, column, pending_cancel};
 use crate::session::Session;
 use crate::session::statement::{self, value};
 use crate::session::tx_settings::TxKind;
-use crate::verbs::claim::claim_of;
 use outlast_core::{Heartbeat, HeldClaim, Json, NewWorker, Result, WorkerId, limits, micros};
 use std::time::Duration;
 

@@ -9,6 +9,7 @@ pub(crate) mod claim;
 pub(crate) mod collect;
 pub(crate) mod commit;
 pub(crate) mod deliver;
+pub(crate) mod effects;
 pub(crate) mod end_instances;
 pub(crate) mod enqueue;
 pub(crate) mod fire;

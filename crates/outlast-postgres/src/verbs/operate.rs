@@ -4,11 +4,11 @@
 
 use crate::decode::{column, instance_id};
 use crate::error::Failure;
-use crate::session::statement::{self, Call, value};
+use crate::session::statement::{self, Call, ids_of, references, value};
 use crate::session::tx_settings::TxKind;
 use crate::session::{Session, Transaction};
-use crate::verbs::claim::{add_all, ids_of, references};
-use crate::verbs::end_instances::{Effects, Found, Telling, claims, leaving, recording};
+use crate::verbs::effects::{Effects, add_all};
+use crate::verbs::end_instances::{EndPlan, LockedInstance, claims, leaving, recording};
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{
     CancelAnswer, Cancelled, DeleteAnswer, Error, Extent, InstanceId, Note, QueueNames, Result,
@@ -42,12 +42,14 @@ async fn cancel_once(
 ) -> Result<Cancelled, Failure> {
     let mut transaction = session.begin(TxKind::Write).await?;
     let found = found(transaction.run(&[locking(ids)]).await?)?;
-    let mut telling = Telling::new(note, None);
-    found.values().for_each(|was| telling.cancel(was));
+    let mut plan = EndPlan::new(note, None);
+    found.values().for_each(|was| plan.cancel(was));
     let tree = tree(extent, Verb::Cancel, note, &found);
-    let effects = tell(transaction, &telling, tree).await?;
-    let mut requested: BTreeSet<InstanceId> = telling.requested.iter().map(Found::id).collect();
-    let mut ended: BTreeSet<InstanceId> = telling.never_started.iter().map(Found::id).collect();
+    let effects = carry_out(transaction, &plan, tree).await?;
+    let mut requested: BTreeSet<InstanceId> =
+        plan.requested.iter().map(LockedInstance::id).collect();
+    let mut ended: BTreeSet<InstanceId> =
+        plan.never_started.iter().map(LockedInstance::id).collect();
     let asked = requested.clone();
     // An instance that is named twice has, the second time, the state that the first mention left.
     let answers = ids
@@ -106,11 +108,11 @@ async fn terminate_once(
 ) -> Result<Terminated, Failure> {
     let mut transaction = session.begin(TxKind::Write).await?;
     let found = found(transaction.run(&[locking(ids)]).await?)?;
-    let mut telling = Telling::new(note, None);
-    found.values().for_each(|was| telling.terminate(was));
+    let mut plan = EndPlan::new(note, None);
+    found.values().for_each(|was| plan.terminate(was));
     let tree = tree(extent, Verb::Terminate, note, &found);
-    let effects = tell(transaction, &telling, tree).await?;
-    let mut fresh: BTreeSet<InstanceId> = telling.terminated.iter().map(Found::id).collect();
+    let effects = carry_out(transaction, &plan, tree).await?;
+    let mut fresh: BTreeSet<InstanceId> = plan.terminated.iter().map(LockedInstance::id).collect();
     let answers = ids
         .iter()
         .map(|id| match found.get(id) {
@@ -132,7 +134,7 @@ fn tree<'a>(
     extent: Extent,
     verb: Verb,
     note: &'a Note,
-    found: &'a BTreeMap<InstanceId, Found>,
+    found: &'a BTreeMap<InstanceId, LockedInstance>,
 ) -> Option<Call<'a>> {
     match extent {
         Extent::One => None,
@@ -140,14 +142,14 @@ fn tree<'a>(
     }
 }
 
-async fn tell(
+async fn carry_out(
     transaction: Transaction<'_>,
-    telling: &Telling<'_>,
+    plan: &EndPlan<'_>,
     tree: Option<Call<'_>>,
 ) -> Result<Effects, Failure> {
-    let calls = telling.calls(tree);
+    let calls = plan.calls(tree);
     let answers = transaction.finish(&calls).await?;
-    Telling::effects(&calls, &answers)
+    EndPlan::effects(&calls, &answers)
 }
 
 pub(crate) async fn retry(session: &Session, ids: &[InstanceId], note: &Note) -> Result<Retried> {
@@ -167,8 +169,9 @@ async fn retry_once(
 ) -> Result<Retried, Failure> {
     let mut transaction = session.begin(TxKind::Write).await?;
     let found = found(transaction.run(&[locking(ids)]).await?)?;
-    let ended_badly = |was: &&Found| matches!(was.status, Status::Failed | Status::Cancelled);
-    let bad: Vec<Found> = found.values().filter(ended_badly).copied().collect();
+    let ended_badly =
+        |was: &&LockedInstance| matches!(was.status, Status::Failed | Status::Cancelled);
+    let bad: Vec<LockedInstance> = found.values().filter(ended_badly).copied().collect();
     let mut woken = QueueNames::new();
     if bad.is_empty() {
         transaction.finish(&[]).await?;
@@ -183,7 +186,7 @@ async fn retry_once(
         let answers = transaction.finish(&calls).await?;
         add_all(&mut woken, &answers[2])?;
     }
-    let mut fresh: BTreeSet<InstanceId> = bad.iter().map(Found::id).collect();
+    let mut fresh: BTreeSet<InstanceId> = bad.iter().map(LockedInstance::id).collect();
     let answers = ids
         .iter()
         .map(|id| match found.get(id) {
@@ -226,7 +229,7 @@ async fn delete_once(
     let (mut verdicts, mut removed) = (BTreeMap::new(), Vec::new());
     for row in &answers[1] {
         let id = instance_id(row)?;
-        let lives = |was: &&Found| !was.status.is_terminal();
+        let lives = |was: &&LockedInstance| !was.status.is_terminal();
         let verdict = match column::<Option<i64>>(row, "parent_id")? {
             _ if column(row, "removed")? => {
                 removed.extend(found.get(&id));
@@ -238,7 +241,7 @@ async fn delete_once(
         };
         verdicts.insert(id, verdict);
     }
-    removed.sort_by_key(Found::id);
+    removed.sort_by_key(LockedInstance::id);
     transaction
         .finish(&[recording(Verb::Delete, note, &removed, None)])
         .await?;
@@ -295,13 +298,13 @@ fn locking(ids: &[InstanceId]) -> Call<'static> {
     statement::OPERATE_LOCK.with([value(ids.iter().map(|id| id.0).collect::<Vec<i64>>())])
 }
 
-fn found(answers: Vec<Vec<Row>>) -> Result<BTreeMap<InstanceId, Found>, Failure> {
+fn found(answers: Vec<Vec<Row>>) -> Result<BTreeMap<InstanceId, LockedInstance>, Failure> {
     found_in(&answers[0])
 }
 
 /// Returns the instances that the operator's transaction has locked.
-fn found_in(rows: &[Row]) -> Result<BTreeMap<InstanceId, Found>, Failure> {
+fn found_in(rows: &[Row]) -> Result<BTreeMap<InstanceId, LockedInstance>, Failure> {
     rows.iter()
-        .map(|row| Found::read(row).map(|found| (found.id(), found)))
+        .map(|row| LockedInstance::read(row).map(|found| (found.id(), found)))
         .collect()
 }

@@ -5,11 +5,11 @@
 use crate::decode::{column, instance_id};
 use crate::error::Failure;
 use crate::session::Session;
-use crate::session::statement::{self, Call, value};
+use crate::session::statement::{self, Call, references, value};
 use crate::session::tx_settings::TxKind;
-use crate::verbs::claim::{add_if, references};
-use crate::verbs::commit::{admitting, clearing, closing, joining};
-use crate::verbs::end_instances::Effects;
+use crate::verbs::effects::{
+    Effects, add_if, admitting, clearing, closing, joining, letting_through,
+};
 use outlast_core::{
     ClaimRef, Crash, CrashScene, InstanceId, ReapRequest, Reaped, Result, Revision, WorkerId,
     gave_up,
@@ -141,7 +141,7 @@ impl Verdicts {
             calls.push(joining(&self.failed));
         }
         if !self.all.is_empty() {
-            calls.push(statement::COMMIT_LET_THROUGH.with(references(&self.all)));
+            calls.push(letting_through(&self.all));
         }
         calls.push(statement::REAP_REMOVE.with([value(workers)]));
         calls

@@ -7,7 +7,7 @@ use crate::error::Failure;
 use crate::session::Session;
 use crate::session::statement::{self, value};
 use crate::session::tx_settings::TxKind;
-use crate::verbs::claim::add_if;
+use crate::verbs::effects::add_if;
 use outlast_core::{InstanceId, ReconcileRequest, Reconciled, Result};
 
 pub(crate) async fn reconcile(session: &Session, request: ReconcileRequest) -> Result<Reconciled> {

@@ -19,7 +19,7 @@ use rusqlite::types::Value;
 /// Reads only ids first, and whole instances only for the rows that match.
 pub(crate) fn list(tx: &Tx<'_>, request: &ListRequest) -> Result<Page, Fault> {
     let mut fitting = match few(tx, &request.filter)? {
-        Some(way) => find(tx, request, way)?,
+        Some(indexed) => find(tx, request, indexed)?,
         None => scan(tx, request)?,
     };
     let is_full = fitting.ids.len() > request.limit;
@@ -79,12 +79,12 @@ fn scan(tx: &Tx<'_>, request: &ListRequest) -> Result<Fitting, Fault> {
 }
 
 /// Reads all rows that an index finds.
-fn find(tx: &Tx<'_>, request: &ListRequest, way: Way) -> Result<Fitting, Fault> {
+fn find(tx: &Tx<'_>, request: &ListRequest, indexed: IndexedFilter) -> Result<Fitting, Fault> {
     let mut conditions = Conditions::new(request.before);
-    let found = way.condition(&mut conditions);
+    let found = indexed.condition(&mut conditions);
     let fits = conditions.of(&request.filter);
     let limit = conditions.bind(request.limit as i64 + 1);
-    let index = way.index();
+    let index = indexed.index();
     let sql = format!(
         "select id\nfrom instances indexed by {index}\nwhere id < ?1 and {found} and {fits}\norder by id desc\nlimit {limit}"
     );
@@ -95,20 +95,20 @@ fn find(tx: &Tx<'_>, request: &ListRequest, way: Way) -> Result<Fitting, Fault> 
 }
 
 /// Returns the index of a filter, if it finds no more rows than a page may read.
-fn few(tx: &Tx<'_>, filter: &Filter) -> Result<Option<Way>, Fault> {
-    let Some(way) = Way::of(filter) else {
+fn few(tx: &Tx<'_>, filter: &Filter) -> Result<Option<IndexedFilter>, Fault> {
+    let Some(indexed) = IndexedFilter::of(filter) else {
         return Ok(None);
     };
     let mut conditions = Conditions::new(None);
-    let found = way.condition(&mut conditions);
+    let found = indexed.condition(&mut conditions);
     let limit = conditions.bind(SCAN_MAX as i64 + 1);
-    let index = way.index();
+    let index = indexed.index();
     let sql = format!(
         "select count(*)\nfrom (select 1 from instances indexed by {index} where {found} limit {limit})"
     );
     let mut statement = tx.prepare_made(&sql)?;
     let found: i64 = statement.query_row(params_from_iter(conditions.values), |row| row.get(0))?;
-    Ok((found <= SCAN_MAX as i64).then_some(way))
+    Ok((found <= SCAN_MAX as i64).then_some(indexed))
 }
 
 pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
@@ -125,56 +125,60 @@ pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
 
 /// A filter with an index.
 #[derive(Clone, Copy)]
-enum Way {
+enum IndexedFilter {
     Parent(InstanceId),
     Deadline(Timestamp),
     Ended { from: Timestamp, until: Timestamp },
     Executing,
 }
 
-impl Way {
-    fn of(filter: &Filter) -> Option<Way> {
+impl IndexedFilter {
+    fn of(filter: &Filter) -> Option<IndexedFilter> {
         match filter {
             Filter {
                 parent: Some(parent),
                 ..
-            } => Some(Way::Parent(*parent)),
+            } => Some(IndexedFilter::Parent(*parent)),
             Filter {
                 deadline: Some(Deadline::Before(moment)),
                 ..
-            } => Some(Way::Deadline(*moment)),
+            } => Some(IndexedFilter::Deadline(*moment)),
             Filter {
                 ended_from,
                 ended_until,
                 ..
-            } if ended_from.is_some() || ended_until.is_some() => Some(Way::Ended {
+            } if ended_from.is_some() || ended_until.is_some() => Some(IndexedFilter::Ended {
                 from: ended_from.unwrap_or(Timestamp(i64::MIN)),
                 until: ended_until.unwrap_or(Timestamp(i64::MAX)),
             }),
-            Filter { statuses, .. } if *statuses == [Status::Executing] => Some(Way::Executing),
+            Filter { statuses, .. } if *statuses == [Status::Executing] => {
+                Some(IndexedFilter::Executing)
+            }
             Filter { .. } => None,
         }
     }
 
     fn index(self) -> &'static str {
         match self {
-            Way::Parent(_) => "instances_parent",
-            Way::Deadline(_) => "instances_deadline",
-            Way::Ended { .. } => "instances_finished",
-            Way::Executing => "instances_locked",
+            IndexedFilter::Parent(_) => "instances_parent",
+            IndexedFilter::Deadline(_) => "instances_deadline",
+            IndexedFilter::Ended { .. } => "instances_finished",
+            IndexedFilter::Executing => "instances_locked",
         }
     }
 
     fn condition(self, conditions: &mut Conditions) -> String {
         match self {
-            Way::Parent(id) => format!("parent_id = {}", conditions.bind(id.0)),
-            Way::Deadline(moment) => format!("await_deadline < {}", conditions.bind(moment.0)),
-            Way::Ended { from, until } => format!(
+            IndexedFilter::Parent(id) => format!("parent_id = {}", conditions.bind(id.0)),
+            IndexedFilter::Deadline(moment) => {
+                format!("await_deadline < {}", conditions.bind(moment.0))
+            }
+            IndexedFilter::Ended { from, until } => format!(
                 "finished_at >= {} and finished_at < {}",
                 conditions.bind(from.0),
                 conditions.bind(until.0)
             ),
-            Way::Executing => "status = 'executing'".to_owned(),
+            IndexedFilter::Executing => "status = 'executing'".to_owned(),
         }
     }
 }

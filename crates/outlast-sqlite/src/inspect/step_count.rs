@@ -12,7 +12,7 @@ use outlast_core::{
 use rusqlite::{Row, params};
 use std::collections::BTreeMap;
 
-const SURVEY: &str = include_str!("../../sql/inspect/count_by_step.sql");
+const COUNT_BY_STEP: &str = include_str!("../../sql/inspect/count_by_step.sql");
 const FAMILY: &str = include_str!("../../sql/inspect/family.sql");
 const ROUNDS: &str = include_str!("../../sql/inspect/rounds.sql");
 
@@ -27,7 +27,7 @@ pub(crate) fn count_by_step(tx: &Tx<'_>, request: StepCountRequest) -> Result<St
         BLOCKED,
         NO_PROGRESS
     ];
-    let rows = all(tx, SURVEY, values, |row| {
+    let rows = all(tx, COUNT_BY_STEP, values, |row| {
         Ok((standing(row)?, InstanceId(row.get("last")?)))
     })?;
     let (groups, last): (Vec<_>, Vec<_>) = rows.into_iter().unzip();

@@ -8,7 +8,7 @@ use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
 use crate::verbs::effects::Effects;
-use crate::verbs::operate::{self, TargetRow};
+use crate::verbs::end_instances::{self, TargetRow};
 use outlast_core::{
     CancelAnswer, CascadeAction, CascadeRequest, Cascaded, ClosePolicy, Extent, InstanceId, Note,
     Status, TerminateAnswer,
@@ -84,15 +84,15 @@ impl CascadeRow {
 }
 
 /// Stores a cascade, for the cascade verb to run.
-pub(crate) fn leave(tx: &Tx<'_>, word: &CascadeRow) -> Result<(), Fault> {
+pub(crate) fn leave(tx: &Tx<'_>, row: &CascadeRow) -> Result<(), Fault> {
     tx.prepare(LEAVE)?.execute(params![
-        word.parent.0,
-        word.from_round,
-        word.upto_round,
-        word.action.as_str(),
-        word.extent == Extent::Tree,
-        word.note.by,
-        word.note.clean_reason(),
+        row.parent.0,
+        row.from_round,
+        row.upto_round,
+        row.action.as_str(),
+        row.extent == Extent::Tree,
+        row.note.by,
+        row.note.clean_reason(),
         i64::MAX,
         tx.now.0
     ])?;
@@ -102,26 +102,26 @@ pub(crate) fn leave(tx: &Tx<'_>, word: &CascadeRow) -> Result<(), Fault> {
 /// Acts on the next batch of children of the oldest cascade.
 pub(crate) fn cascade(tx: &Tx<'_>, request: CascadeRequest) -> Result<Cascaded, Fault> {
     let mut cascaded = Cascaded::default();
-    let Some(left) = oldest(tx)? else {
+    let Some(stored) = oldest(tx)? else {
         return Ok(cascaded);
     };
-    let batch = children(tx, &left, request.max)?;
+    let batch = children(tx, &stored, request.max)?;
     // In the transaction of the batch, so that a crash undoes both.
-    move_on(tx, &left, &batch, request.max)?;
+    move_on(tx, &stored, &batch, request.max)?;
     let mut effects = Effects::default();
-    let mut standings = Vec::with_capacity(batch.len());
+    let mut targets = Vec::with_capacity(batch.len());
     for (_, id) in &batch {
-        standings.extend(operate::target_row(tx, *id)?);
+        targets.extend(end_instances::target_row(tx, *id)?);
     }
-    if left.extent == Extent::Tree {
-        for child in &standings {
-            let word = CascadeRow::of_tree(child.id, child.round, left.action, &left.note);
-            word.into_iter().for_each(|word| effects.tree(word));
+    if stored.extent == Extent::Tree {
+        for child in &targets {
+            let row = CascadeRow::of_tree(child.id, child.round, stored.action, &stored.note);
+            row.into_iter().for_each(|row| effects.tree(row));
         }
     }
-    standings.sort_by_key(|child| child.id);
-    for child in &standings {
-        tell(tx, child, &left, &mut effects, &mut cascaded)?;
+    targets.sort_by_key(|child| child.id);
+    for child in &targets {
+        act_on(tx, child, &stored, &mut effects, &mut cascaded)?;
     }
     effects.settle(tx)?;
     cascaded.woken = effects.woken;
@@ -130,7 +130,7 @@ pub(crate) fn cascade(tx: &Tx<'_>, request: CascadeRequest) -> Result<Cascaded, 
 }
 
 /// A stored cascade. `before` is its position: the children before this (round, id) remain.
-struct Left {
+struct StoredCascade {
     id: i64,
     parent: InstanceId,
     from_round: i32,
@@ -140,8 +140,8 @@ struct Left {
     before: (i32, i64),
 }
 
-fn oldest(tx: &Tx<'_>) -> Result<Option<Left>, Fault> {
-    let left = tx
+fn oldest(tx: &Tx<'_>) -> Result<Option<StoredCascade>, Fault> {
+    let stored = tx
         .prepare(OLDEST)?
         .query_row([], |row| {
             let note = Note {
@@ -152,7 +152,7 @@ fn oldest(tx: &Tx<'_>) -> Result<Option<Left>, Fault> {
                 true => Extent::Tree,
                 false => Extent::One,
             };
-            Ok(Left {
+            Ok(StoredCascade {
                 id: row.get("id")?,
                 parent: InstanceId(row.get("parent_id")?),
                 from_round: row.get("from_round")?,
@@ -163,13 +163,17 @@ fn oldest(tx: &Tx<'_>) -> Result<Option<Left>, Fault> {
             })
         })
         .optional()?;
-    Ok(left)
+    Ok(stored)
 }
 
 /// Returns the next children of a cascade with their rounds, latest first.
-fn children(tx: &Tx<'_>, left: &Left, max: usize) -> Result<Vec<(i32, InstanceId)>, Fault> {
-    let (round, id) = left.before;
-    let values = params![left.parent.0, left.from_round, round, id, max as i64];
+fn children(
+    tx: &Tx<'_>,
+    stored: &StoredCascade,
+    max: usize,
+) -> Result<Vec<(i32, InstanceId)>, Fault> {
+    let (round, id) = stored.before;
+    let values = params![stored.parent.0, stored.from_round, round, id, max as i64];
     let mut statement = tx.prepare(CHILDREN)?;
     let children = statement.query_map(values, |row| {
         Ok((row.get("parent_round")?, InstanceId(row.get("id")?)))
@@ -177,28 +181,33 @@ fn children(tx: &Tx<'_>, left: &Left, max: usize) -> Result<Vec<(i32, InstanceId
     Ok(children.collect::<rusqlite::Result<_>>()?)
 }
 
-fn move_on(tx: &Tx<'_>, left: &Left, told: &[(i32, InstanceId)], max: usize) -> Result<(), Fault> {
-    if told.len() < max {
-        tx.prepare(REMOVE)?.execute([left.id])?;
-    } else if let Some((round, id)) = told.last() {
+fn move_on(
+    tx: &Tx<'_>,
+    stored: &StoredCascade,
+    acted_on: &[(i32, InstanceId)],
+    max: usize,
+) -> Result<(), Fault> {
+    if acted_on.len() < max {
+        tx.prepare(REMOVE)?.execute([stored.id])?;
+    } else if let Some((round, id)) = acted_on.last() {
         tx.prepare(MOVE_ON)?
-            .execute(params![left.id, round, id.0])?;
+            .execute(params![stored.id, round, id.0])?;
     }
     Ok(())
 }
 
-fn tell(
+fn act_on(
     tx: &Tx<'_>,
     child: &TargetRow,
-    left: &Left,
+    stored: &StoredCascade,
     effects: &mut Effects,
     cascaded: &mut Cascaded,
 ) -> Result<(), Fault> {
-    let cause = Some(left.parent);
-    let told = match left.action.for_child(child.on_parent_close) {
+    let cause = Some(stored.parent);
+    let acted_on = match stored.action.for_child(child.on_parent_close) {
         ClosePolicy::Abandon => return Ok(()),
         ClosePolicy::RequestCancel => {
-            match operate::request_cancel(tx, child, &left.note, cause, effects)? {
+            match end_instances::request_cancel(tx, child, &stored.note, cause, effects)? {
                 CancelAnswer::Requested(_) => &mut cascaded.requested,
                 CancelAnswer::NeverStarted => &mut cascaded.ended,
                 CancelAnswer::AlreadyRequested(_)
@@ -207,13 +216,13 @@ fn tell(
             }
         }
         ClosePolicy::Terminate => {
-            match operate::put_an_end(tx, child, &left.note, cause, effects)? {
+            match end_instances::terminate_one(tx, child, &stored.note, cause, effects)? {
                 TerminateAnswer::Terminated(_) => &mut cascaded.ended,
                 TerminateAnswer::AlreadyEnded(_) | TerminateAnswer::NotFound => return Ok(()),
             }
         }
     };
-    told.push(child.id);
+    acted_on.push(child.id);
     if child.status == Status::Executing {
         cascaded.running.push(child.id);
     }

@@ -101,7 +101,7 @@ fn woken_claim(
     tx: &Tx<'_>,
     id: InstanceId,
     registered: &HashSet<(&str, i32)>,
-) -> Result<Option<Result<Found, String>>, Fault> {
+) -> Result<Option<Result<UnloadedClaim, String>>, Fault> {
     let mut statement = tx.prepare(WOKEN)?;
     let mut rows = statement.query([id.0])?;
     let Some(row) = rows.next()? else {
@@ -214,7 +214,7 @@ enum Stopped {
     /// It has taken the requested number of rows.
     Full(Position),
     /// It has examined as many rows as one claim may.
-    Tired(Position),
+    AtBound(Position),
     /// There are no more rows.
     AtEnd,
 }
@@ -226,17 +226,17 @@ struct Candidate {
     /// The claim that taking the row gives, or why it cannot be read.
     ///
     /// `None` when the worker lacks its machine.
-    claim: Option<Result<Found, String>>,
+    claim: Option<Result<UnloadedClaim, String>>,
 }
 
 /// A row that was taken.
 struct Taken {
     id: InstanceId,
-    claim: Result<Found, String>,
+    claim: Result<UnloadedClaim, String>,
 }
 
 /// The claim on a row, without its inbox and children.
-struct Found {
+struct UnloadedClaim {
     claim: Claim,
     /// Whether it belongs to a workflow that has started children.
     ///
@@ -274,18 +274,18 @@ impl<'a, 'c> Walk<'a, 'c> {
         let stopped = match self.walk(Position::HEAD, examined_max)? {
             Stopped::Full(_) => return Ok(false),
             Stopped::AtEnd => Stopped::AtEnd,
-            Stopped::Tired(at) => {
+            Stopped::AtBound(at) => {
                 let resume = unfinished.get(self.request).map_or(at, |last| last.max(at));
                 self.walk(resume, examined_max)?
             }
         };
-        let (position, tired) = match stopped {
+        let (position, at_bound) = match stopped {
             Stopped::Full(at) => (Some(at), false),
-            Stopped::Tired(at) => (Some(at), true),
+            Stopped::AtBound(at) => (Some(at), true),
             Stopped::AtEnd => (None, false),
         };
         unfinished.set(self.request, position);
-        Ok(tired)
+        Ok(at_bound)
     }
 
     /// Walks on from `from`, priority by priority, and in each only over eligible rows.
@@ -313,7 +313,7 @@ impl<'a, 'c> Walk<'a, 'c> {
                 left = left.saturating_sub(1);
             }
             if left == 0 {
-                return Ok(Stopped::Tired(at));
+                return Ok(Stopped::AtBound(at));
             }
         }
     }
@@ -376,7 +376,7 @@ impl<'a, 'c> Walk<'a, 'c> {
             return partition_line::hold(self.tx, id);
         }
         take(self.tx, id, self.request.worker)?;
-        if let Ok(Found { claim, .. }) = &mut claim {
+        if let Ok(UnloadedClaim { claim, .. }) = &mut claim {
             claim.partition_key = row.partition_key;
         }
         self.taken.push(Taken { id, claim });
@@ -401,7 +401,7 @@ fn claim_of(
     machine: &str,
     version: i32,
     mut columns: Columns<'_, '_>,
-) -> rusqlite::Result<Found> {
+) -> rusqlite::Result<UnloadedClaim> {
     let claim = Claim {
         id: InstanceId(position.id),
         machine: machine.to_owned(),
@@ -434,7 +434,7 @@ fn claim_of(
         claimed_at: Some(tx.now),
     };
     let is_flow = columns.next()?;
-    Ok(Found { claim, is_flow })
+    Ok(UnloadedClaim { claim, is_flow })
 }
 
 /// Loads the inboxes and the children of the claims.
@@ -472,8 +472,12 @@ fn take(tx: &Tx<'_>, id: InstanceId, worker: WorkerId) -> Result<(), Fault> {
     Ok(())
 }
 
-fn load(tx: &Tx<'_>, found: Found, has_inbox: bool) -> Result<Result<Claim, String>, Fault> {
-    let Found { mut claim, is_flow } = found;
+fn load(
+    tx: &Tx<'_>,
+    found: UnloadedClaim,
+    has_inbox: bool,
+) -> Result<Result<Claim, String>, Fault> {
+    let UnloadedClaim { mut claim, is_flow } = found;
     let mut load = || {
         if has_inbox {
             claim.inbox = inbox::read(tx, claim.id)?;

@@ -9,7 +9,7 @@ mod fenced_row;
 mod release;
 mod workflow_outcome;
 
-pub(crate) use fenced_row::Left;
+pub(crate) use fenced_row::UnclaimedRow;
 pub(crate) use release::release;
 
 use crate::error::Fault;
@@ -191,7 +191,9 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         Outcome::Wait { .. } => wait(tx, commit, batch)?,
         Outcome::FanOut { .. } => fan_out::fan_out(tx, commit, batch)?,
         Outcome::Flow { .. } => workflow_outcome::flow(tx, commit, batch, &mut cancel)?,
-        Outcome::ContinueAsNew { state } => continue_as_new::renew(tx, commit, state, batch)?,
+        Outcome::ContinueAsNew { state } => {
+            continue_as_new::continue_as_new(tx, commit, state, batch)?
+        }
         Outcome::Done { result } => end(tx, commit, Status::Done, Some(result), None, batch)?,
         Outcome::Fail { reason } => end(tx, commit, Status::Failed, None, Some(reason), batch)?,
         Outcome::Cancel { reason } => {

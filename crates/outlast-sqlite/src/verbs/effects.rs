@@ -39,7 +39,7 @@ pub(crate) struct Ended {
     pub(crate) id: InstanceId,
     pub(crate) status: Status,
     pub(crate) partition_key: Option<String>,
-    pub(crate) place: Option<Place>,
+    pub(crate) child_position: Option<ChildPosition>,
     /// Whether it had a place in the window of its siblings.
     pub(crate) had_place: bool,
     pub(crate) round: i32,
@@ -47,7 +47,7 @@ pub(crate) struct Ended {
 
 /// The position of a child in its parent's round.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct ChildPosition {
     pub(crate) parent: Parent,
     pub(crate) position: i32,
 }
@@ -61,7 +61,7 @@ impl Ended {
             id: InstanceId(row.get("id")?),
             status: decode::word(row, "status")?,
             partition_key: row.get("partition_key")?,
-            place: decode::place(row)?,
+            child_position: decode::child_position(row)?,
             had_place: row.get::<_, Option<bool>>("held")? == Some(false),
             round: row.get("round")?,
         })
@@ -73,12 +73,12 @@ impl Effects {
         self.ended.push(ended);
     }
 
-    pub(crate) fn decided(&mut self, word: Option<CascadeRow>) {
-        self.decided.extend(word);
+    pub(crate) fn decided(&mut self, cascade: Option<CascadeRow>) {
+        self.decided.extend(cascade);
     }
 
-    pub(crate) fn tree(&mut self, word: CascadeRow) {
-        self.trees.push(word);
+    pub(crate) fn tree(&mut self, cascade: CascadeRow) {
+        self.trees.push(cascade);
     }
 
     /// Forgets the changes that were rolled back.
@@ -94,14 +94,14 @@ impl Effects {
     /// joined parents by id.
     pub(crate) fn settle(&mut self, tx: &Tx<'_>) -> Result<(), Fault> {
         let ended = mem::take(&mut self.ended);
-        let mut words = mem::take(&mut self.decided);
+        let mut cascades = mem::take(&mut self.decided);
         for parent in ended.iter().filter(|it| it.round > 0) {
-            words.extend(of_end(tx, parent)?);
+            cascades.extend(of_end(tx, parent)?);
         }
-        words.sort_by_key(|word| word.parent);
-        words.append(&mut self.trees);
+        cascades.sort_by_key(|cascade| cascade.parent);
+        cascades.append(&mut self.trees);
         for (parent, children) in by_parent(&ended) {
-            words.extend(join::join(tx, parent, &children, &mut self.woken)?);
+            cascades.extend(join::join(tx, parent, &children, &mut self.woken)?);
         }
         for (round, places) in places(&ended) {
             window::admit(tx, round, places, &mut self.woken)?;
@@ -113,10 +113,10 @@ impl Effects {
         for key in keys {
             partition_line::let_through(tx, key, &mut self.woken)?;
         }
-        for word in &words {
-            cascade::leave(tx, word)?;
+        for cascade in &cascades {
+            cascade::leave(tx, cascade)?;
         }
-        self.cascades |= !words.is_empty();
+        self.cascades |= !cascades.is_empty();
         Ok(())
     }
 }
@@ -133,7 +133,7 @@ fn of_end(tx: &Tx<'_>, parent: &Ended) -> Result<Option<CascadeRow>, Fault> {
 fn by_parent(ended: &[Ended]) -> BTreeMap<InstanceId, Vec<ChildEnd>> {
     let mut parents: BTreeMap<InstanceId, Vec<ChildEnd>> = BTreeMap::new();
     for child in ended {
-        if let Some(Place { parent, position }) = child.place {
+        if let Some(ChildPosition { parent, position }) = child.child_position {
             let children = parents.entry(parent.id).or_default();
             children.push(ChildEnd {
                 id: child.id,
@@ -150,7 +150,7 @@ fn by_parent(ended: &[Ended]) -> BTreeMap<InstanceId, Vec<ChildEnd>> {
 fn places(ended: &[Ended]) -> BTreeMap<(InstanceId, i32), i64> {
     let mut places = BTreeMap::new();
     for child in ended.iter().filter(|it| it.had_place) {
-        if let Some(Place { parent, .. }) = child.place {
+        if let Some(ChildPosition { parent, .. }) = child.child_position {
             *places.entry((parent.id, parent.round)).or_default() += 1;
         }
     }

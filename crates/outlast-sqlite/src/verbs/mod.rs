@@ -10,6 +10,7 @@ pub(crate) mod collect;
 pub(crate) mod commit;
 pub(crate) mod deliver;
 pub(crate) mod effects;
+pub(crate) mod end_instances;
 pub(crate) mod fire;
 pub(crate) mod inbox;
 pub(crate) mod insert;

@@ -2,7 +2,7 @@
 
 use crate::error::Fault;
 use crate::tx::Tx;
-use crate::verbs::commit::Left;
+use crate::verbs::commit::UnclaimedRow;
 use crate::verbs::effects::{Effects, Ended};
 use crate::verbs::{inbox, lease};
 use outlast_core::{Crash, CrashScene, InstanceId, ReapRequest, Reaped, Status, WorkerId, gave_up};
@@ -63,9 +63,10 @@ fn reap_one(
         give_up(tx, lost, crash, effects)?;
         reaped.failed.push(lost.id);
     } else {
-        let left = tx
-            .prepare(RETURN)?
-            .query_row(params![lost.id.0, tx.now.0, crash.counted], Left::decode)?;
+        let left = tx.prepare(RETURN)?.query_row(
+            params![lost.id.0, tx.now.0, crash.counted],
+            UnclaimedRow::decode,
+        )?;
         left.follow(tx, Status::Runnable, &mut effects.woken)?;
         reaped.returned.push(lost.id);
     }

@@ -1,7 +1,6 @@
 //! Children of fan-outs and workflows, as the statements of a commit that insert them.
 
-use crate::session::statement::{self, Call, documents, value};
-use crate::verbs::claim::references;
+use crate::session::statement::{self, Call, documents, references, value};
 use crate::verbs::commit::outcome::{self, has_keyed_children, window};
 use crate::verbs::insert;
 use outlast_core::{ClaimRef, Commit, NewInstance};

@@ -1,8 +1,7 @@
 //! Outcomes of workflows, as the statements that write them. commit.rs calls this file.
 
 use crate::history_events;
-use crate::session::statement::{self, Call, Parameter, documents, value};
-use crate::verbs::claim::references;
+use crate::session::statement::{self, Call, Parameter, documents, references, value};
 use crate::verbs::commit::outcome::{
     error, has_keyed_children, names_literal, number_literal, result, status_after, window,
 };
@@ -10,28 +9,28 @@ use outlast_core::{ClaimRef, Commit, Due, Flowing, InstanceId, JoinSets, Outcome
 
 /// The statement that writes an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum WrittenBy {
     /// commit/advance.sql or commit/park.sql, as for machines.
-    Machine,
+    AdvanceOrPark,
     /// commit/proceed.sql, which also writes the events. The workflow goes on or finishes.
-    Proceeds,
+    Proceed,
     /// commit/flow.sql. The workflow parks or starts children, and yields to a cancel.
-    Begins,
+    Flow,
     /// commit/continue_as_new.sql.
-    Renews,
+    ContinueAsNew,
 }
 
-pub(crate) fn way(commit: &Commit) -> Way {
+pub(crate) fn written_by(commit: &Commit) -> WrittenBy {
     match &commit.outcome {
         Outcome::Flow { children, then, .. } => match then {
-            Flowing::Proceed(_) if children.is_empty() => Way::Proceeds,
-            Flowing::Proceed(_) | Flowing::Park(_) => Way::Begins,
+            Flowing::Proceed(_) if children.is_empty() => WrittenBy::Proceed,
+            Flowing::Proceed(_) | Flowing::Park(_) => WrittenBy::Flow,
         },
-        Outcome::ContinueAsNew { .. } => Way::Renews,
+        Outcome::ContinueAsNew { .. } => WrittenBy::ContinueAsNew,
         Outcome::Done { .. } | Outcome::Fail { .. } | Outcome::Cancel { .. }
             if !commit.events.is_empty() =>
         {
-            Way::Proceeds
+            WrittenBy::Proceed
         }
         Outcome::Next { .. }
         | Outcome::Retry { .. }
@@ -39,19 +38,19 @@ pub(crate) fn way(commit: &Commit) -> Way {
         | Outcome::FanOut { .. }
         | Outcome::Done { .. }
         | Outcome::Fail { .. }
-        | Outcome::Cancel { .. } => Way::Machine,
+        | Outcome::Cancel { .. } => WrittenBy::AdvanceOrPark,
     }
 }
 
 /// Returns whether nothing of the outcome is written while a cancel is unanswered.
 pub(crate) fn yields(commit: &Commit) -> bool {
-    way(commit) == Way::Begins && !commit.answers_cancel
+    written_by(commit) == WrittenBy::Flow && !commit.answers_cancel
 }
 
 /// Appends the events of the outcomes that commit/proceed.sql does not write.
 pub(crate) fn appending<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
-    rows.retain(|commit| way(commit) != Way::Proceeds && !commit.events.is_empty());
+    rows.retain(|commit| written_by(commit) != WrittenBy::Proceed && !commit.events.is_empty());
     if rows.is_empty() {
         return None;
     }
@@ -63,7 +62,7 @@ pub(crate) fn appending<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
 
 /// Writes the rows that go on or finish.
 pub(crate) fn proceeding<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
-    let mut rows = written(batch, Way::Proceeds)?;
+    let mut rows = written(batch, WrittenBy::Proceed)?;
     // If the batch locked nothing before, this order is the order of the locks.
     rows.sort_by_key(|commit| commit.claim.id);
     let mut parameters = claimed(&rows);
@@ -80,7 +79,7 @@ pub(crate) fn proceeding<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
 
 /// Writes the rows that park or have started children.
 pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
-    let rows = written(batch, Way::Begins)?;
+    let rows = written(batch, WrittenBy::Flow)?;
     let mut parameters = claimed(&rows);
     parameters.extend([
         value(of_each(&rows, comes_to)),
@@ -104,17 +103,17 @@ pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
 }
 
 /// Writes the rows that continue as new.
-pub(crate) fn renewing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
-    let rows = written(batch, Way::Renews)?;
+pub(crate) fn continuing_as_new<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
+    let rows = written(batch, WrittenBy::ContinueAsNew)?;
     let states = documents(rows.iter().map(|commit| commit.outcome.state()));
     let mut parameters = claimed(&rows);
     parameters.extend([value(states), answering(&rows), value(limits::RUNS_KEPT)]);
-    Some(statement::COMMIT_RENEW.with(parameters))
+    Some(statement::COMMIT_CONTINUE_AS_NEW.with(parameters))
 }
 
-fn written<'a>(batch: &[&'a Commit], wanted: Way) -> Option<Vec<&'a Commit>> {
+fn written<'a>(batch: &[&'a Commit], wanted: WrittenBy) -> Option<Vec<&'a Commit>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
-    rows.retain(|commit| way(commit) == wanted);
+    rows.retain(|commit| written_by(commit) == wanted);
     (!rows.is_empty()).then_some(rows)
 }
 

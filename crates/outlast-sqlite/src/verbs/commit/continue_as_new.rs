@@ -9,10 +9,10 @@ use outlast_core::limits::RUNS_KEPT;
 use outlast_core::{Commit, Json, Status};
 use rusqlite::params;
 
-const RENEW: &str = include_str!("../../../sql/commit/continue_as_new.sql");
+const CONTINUE_AS_NEW: &str = include_str!("../../../sql/commit/continue_as_new.sql");
 
 /// Finishes the present run and starts the next one. Keeps the histories of the last runs only.
-pub(super) fn renew(
+pub(super) fn continue_as_new(
     tx: &Tx<'_>,
     commit: &Commit,
     state: &Json,
@@ -24,7 +24,9 @@ pub(super) fn renew(
     };
     history_events::append(tx, claim.id, &commit.events)?;
     let values = params![claim.id.0, claim.revision.0, state.as_str(), tx.now.0];
-    let run: i32 = tx.prepare(RENEW)?.query_row(values, |row| row.get(0))?;
+    let run: i32 = tx
+        .prepare(CONTINUE_AS_NEW)?
+        .query_row(values, |row| row.get(0))?;
     if run > RUNS_KEPT {
         history_events::forget(tx, claim.id, run - RUNS_KEPT)?;
     }

@@ -71,8 +71,8 @@ pub(super) fn fan_out(
     ];
     tx.prepare(FAN_OUT)?.execute(values)?;
     if let Some(joined) = joined {
-        let word = join::of_rest(parent.id, parent.round, started, join.rest, joined);
-        batch.effects.decided(word);
+        let cascade = join::of_rest(parent.id, parent.round, started, join.rest, joined);
+        batch.effects.decided(cascade);
     }
     fenced.leave_for(tx, status, tx.now, &mut batch.effects.woken)
 }

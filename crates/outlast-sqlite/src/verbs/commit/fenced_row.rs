@@ -4,7 +4,7 @@ use crate::decode::Columns;
 use crate::error::Fault;
 use crate::tx::Tx;
 use crate::verbs::effects::partition_line;
-use crate::verbs::effects::{Ended, Place};
+use crate::verbs::effects::{ChildPosition, Ended};
 use outlast_core::{CancelRequest, ClaimRef, Commit, InstanceId, QueueNames, Status, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -15,7 +15,7 @@ pub(super) struct FencedRow {
     queue: String,
     pub(super) eligible_at: Timestamp,
     partition_key: Option<String>,
-    place: Option<Place>,
+    child_position: Option<ChildPosition>,
     has_place: bool,
     pub(super) round: i32,
     pub(super) cancel: Option<CancelRequest>,
@@ -39,7 +39,7 @@ impl FencedRow {
             queue: columns.next()?,
             eligible_at: Timestamp(columns.next()?),
             partition_key: columns.next()?,
-            place: columns.next_place()?,
+            child_position: columns.next_child_position()?,
             has_place: columns.next::<Option<bool>>()? == Some(false),
             round: columns.next()?,
             cancel: columns.next_cancel()?,
@@ -60,12 +60,12 @@ impl FencedRow {
         eligible_at: Timestamp,
         woken: &mut QueueNames,
     ) -> Result<Option<Status>, Fault> {
-        let left = Left {
+        let row = UnclaimedRow {
             queue: self.queue,
             eligible_at,
             partition_key: self.partition_key,
         };
-        left.follow(tx, status, woken)?;
+        row.follow(tx, status, woken)?;
         Ok(Some(status))
     }
 
@@ -74,7 +74,7 @@ impl FencedRow {
             id,
             status,
             partition_key: self.partition_key,
-            place: self.place,
+            child_position: self.child_position,
             had_place: self.has_place,
             round: self.round,
         }
@@ -82,15 +82,15 @@ impl FencedRow {
 }
 
 /// A live row that is no longer executing.
-pub(crate) struct Left {
+pub(crate) struct UnclaimedRow {
     queue: String,
     eligible_at: Timestamp,
     partition_key: Option<String>,
 }
 
-impl Left {
-    pub(crate) fn decode(row: &Row<'_>) -> rusqlite::Result<Left> {
-        Ok(Left {
+impl UnclaimedRow {
+    pub(crate) fn decode(row: &Row<'_>) -> rusqlite::Result<UnclaimedRow> {
+        Ok(UnclaimedRow {
             queue: row.get("queue")?,
             eligible_at: Timestamp(row.get("eligible_at")?),
             partition_key: row.get("partition_key")?,
