@@ -1,16 +1,14 @@
 //! What stands in the way of a connection is said clearly, with what to do about it, and nothing is
 //! half-done.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::{
+    Database, drop_schema, raw, raw_to, unique_schema, url, url_of, value_of, work,
+};
 use outlast_core::{Error, ErrorKind, Inspect, Store};
 use outlast_postgres::{Migrations, Options, Postgres, Roles};
 use outlast_testbed::cluster::{Cluster, Stop};
 use std::net::TcpListener;
 use std::time::Duration;
-use support::{Database, drop_schema, raw, raw_to, unique_schema, url, url_of, value_of, work};
 
 /// Asserts that connecting fails in this way and says this.
 async fn assert_fails(options: Options, kind: ErrorKind, said: &str) -> Error {

@@ -1,15 +1,11 @@
 //! Every verb that writes commits once, where the wire that is cut in other tests sees it, however it is sent: as
 //! one message or as several. Cut there, it happened or it did not, and the store goes on.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::work::{self, claim, done, task, worker};
+use crate::support::{drop_schema, unique_schema, url, url_of};
 use outlast_core::{Count, ErrorKind, Filter, Inspect, Status, Store};
 use outlast_postgres::{Options, Postgres};
 use outlast_testbed::proxy::{Faults, Proxy};
-use support::work::{self, claim, done, task, worker};
-use support::{drop_schema, unique_schema, url, url_of};
 
 /// Ways to send the same.
 const WAYS: [fn(Options) -> Options; 2] = [|options| options, Options::without_named_statements];

@@ -1,9 +1,6 @@
 //! A URL of several hosts leads to the one that takes writes: when it changes, a store follows by itself.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::work::{self, done, get, running, task};
 use outlast_core::{ErrorKind, Hints, Status, Store};
 use outlast_postgres::Postgres;
 use outlast_testbed::cluster::Cluster;
@@ -11,7 +8,6 @@ use outlast_testbed::program::eventually;
 use outlast_testbed::replicas::{Mode, Replicas};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
-use support::work::{self, done, get, running, task};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_follows_to_the_server_that_has_taken_over_and_back() {

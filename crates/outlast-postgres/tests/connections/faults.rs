@@ -1,10 +1,9 @@
 //! Connections break, servers restart, disks fill up, locks are held: a verb then answers with a
 //! transient error in bounded time, nothing is half-done, and the next one works.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::proxy::Proxy;
+use crate::support::work::{self, done, get, outcome_of, running, task};
+use crate::support::{drop_schema, raw, raw_to, unique_schema, url, url_of, value_of};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use outlast_core::{
@@ -19,9 +18,6 @@ use outlast_testbed::small_disk::SmallDisk;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use support::proxy::Proxy;
-use support::work::{self, done, get, outcome_of, running, task};
-use support::{drop_schema, raw, raw_to, unique_schema, url, url_of, value_of};
 use tokio::sync::Notify;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -600,7 +596,9 @@ async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
     );
     let remote = Postgres::options(&url).unwrap().schema(&schema);
     let remote = remote.max_connections(1).connect().await.unwrap();
-    let near = Postgres::options(&support::url()).unwrap().schema(&schema);
+    let near = Postgres::options(&crate::support::url())
+        .unwrap()
+        .schema(&schema);
     let near = near.connect().await.unwrap();
 
     let parent = running(&remote).await;
@@ -677,7 +675,7 @@ async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
 }
 
 fn server_port() -> u16 {
-    let config: tokio_postgres::Config = support::url().parse().unwrap();
+    let config: tokio_postgres::Config = crate::support::url().parse().unwrap();
     *config.get_ports().first().unwrap_or(&5432)
 }
 

@@ -1,17 +1,13 @@
 //! What one node tells, the others hear: at once, and without anything resting on it.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::proxy::Proxy;
+use crate::support::{drop_schema, raw, start_pooler, unique_schema, url, url_of, value_of};
 use futures_util::FutureExt;
 use futures_util::future::poll_fn;
 use outlast_core::{Error, ErrorKind, Hints, InstanceId, Listen, Store};
 use outlast_postgres::{Options, Postgres};
 use outlast_testbed::program::eventually;
 use std::time::{Duration, Instant};
-use support::proxy::Proxy;
-use support::{drop_schema, raw, start_pooler, unique_schema, url, url_of, value_of};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, NoTls};

@@ -1,15 +1,13 @@
 //! A transaction is one round trip, and no more messages than it needs: what it costs over a slow network is known.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::proxy::Proxy;
+use crate::support::work::{
+    self, claim, commit, done, insert, offer, request, task, wait_for, worker,
+};
+use crate::support::{drop_schema, unique_schema, url, url_of};
 use outlast_core::{Answer, Inspect, Json, NewSignal, Store, Target};
 use outlast_postgres::Postgres;
 use std::time::Duration;
-use support::proxy::Proxy;
-use support::work::{self, claim, commit, done, insert, offer, request, task, wait_for, worker};
-use support::{drop_schema, unique_schema, url, url_of};
 
 #[tokio::test]
 async fn a_transaction_is_one_round_trip_and_one_statement_one_message() {

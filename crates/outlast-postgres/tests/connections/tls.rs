@@ -1,15 +1,11 @@
 //! `sslmode` means what it means to every other PostgreSQL client.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::{raw_to, value_of};
 use outlast_core::{ErrorKind, Store};
 use outlast_postgres::{Postgres, testing};
 use outlast_testbed::cluster::{Cluster, Stop};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{raw_to, value_of};
 
 /// Makes a certificate authority and a certificate of it for `localhost`. `false`, with a word, where
 /// there is no openssl.

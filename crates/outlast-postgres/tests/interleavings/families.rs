@@ -8,30 +8,11 @@
 //! nobody waits for ever for a place in a window (I2) and no more run than have one, that children are told what
 //! became of their parent, and that who was asked to end starts nothing any more and ends (I13).
 
-#![allow(
-    clippy::print_stdout,
-    reason = "how many schedules there were is for people"
-)]
-#![allow(dead_code, reason = "the other interleavings use the rest")]
-
-mod support;
-
-mod interleavings {
-    pub(crate) mod act;
-    pub(crate) mod check;
-    pub(crate) mod defects;
-    pub(crate) mod gate;
-    pub(crate) mod play;
-    pub(crate) mod scheduler;
-    pub(crate) mod stage;
-    pub(crate) mod world;
-}
-
-use interleavings::act::Act::{self, CancelTree, Cascade, Claim, CommitClaimed, Fire, Reap};
-use interleavings::act::Decision::{Done, Fail, FanOut, FanOutInWindow, Keep, Park};
-use interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, terminate};
-use interleavings::scheduler::Scenario;
-use interleavings::stage::Start;
+use crate::interleavings::act::Act::{self, CancelTree, Cascade, Claim, CommitClaimed, Fire, Reap};
+use crate::interleavings::act::Decision::{Done, Fail, FanOut, FanOutInWindow, Keep, Park};
+use crate::interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, terminate};
+use crate::interleavings::scheduler::Scenario;
+use crate::interleavings::stage::Start;
 use outlast_core::Until;
 
 /// What can happen to a parent that waits for its two children.

@@ -5,33 +5,16 @@
 //! rounds it waits for (I2), that all ends woke it when it was told so (I6), and that histories have what was told to be
 //! written, numbered without gaps, and nothing else (I3).
 
-#![allow(
-    clippy::print_stdout,
-    reason = "how many schedules there were is for people"
-)]
-#![allow(dead_code, reason = "the other interleavings use the rest")]
-
-mod support;
-
-mod interleavings {
-    pub(crate) mod act;
-    pub(crate) mod check;
-    pub(crate) mod defects;
-    pub(crate) mod gate;
-    pub(crate) mod play;
-    pub(crate) mod scheduler;
-    pub(crate) mod stage;
-    pub(crate) mod world;
-}
-
-use interleavings::act::Act::{self, Claim, Collect, Deliver, DeliverFor, Fire, Reap, Retry};
-use interleavings::act::Decision::{
+use crate::interleavings::act::Act::{
+    self, Claim, Collect, Deliver, DeliverFor, Fire, Reap, Retry,
+};
+use crate::interleavings::act::Decision::{
     Done, Fail, KeepFlow, ParkForAll, ParkForEnds, ParkForParts, ParkForTheFirst, Renew,
     StartChildren,
 };
-use interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, terminate};
-use interleavings::scheduler::Scenario;
-use interleavings::stage::Start;
+use crate::interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, terminate};
+use crate::interleavings::scheduler::Scenario;
+use crate::interleavings::stage::Start;
 
 fn briefly(scenarios: Vec<Scenario>) -> Vec<Scenario> {
     scenarios.into_iter().map(Scenario::briefly).collect()

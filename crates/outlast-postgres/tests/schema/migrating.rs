@@ -1,13 +1,11 @@
 //! The schema comes to be once, whole, and where it was asked for.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
-#[path = "../examples/migrate.rs"]
+#[path = "../../examples/migrate.rs"]
 #[allow(dead_code, reason = "its main is for the command line")]
 mod example;
 
+use crate::support::work::{self, task};
+use crate::support::{Database, drop_schema, raw, raw_to, unique_schema, url, value_of};
 use futures_util::future::join_all;
 use outlast_core::{
     Answer, ChildRange, ClaimRef, Commit, ErrorKind, Extent, Inspect, InstanceId, JoinProgress,
@@ -15,8 +13,6 @@ use outlast_core::{
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, SCHEMA_VERSION, migrations_sql};
 use std::time::Duration;
-use support::work::{self, task};
-use support::{Database, drop_schema, raw, raw_to, unique_schema, url, value_of};
 use tokio_postgres::Client;
 
 fn options(schema: &str) -> Options {

@@ -1,16 +1,12 @@
 //! Names of schemas are plain or refused at every way in; what a URL says beside them changes nothing of what statements
 //! mean; names of queues travel between nodes as they are.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::work::{self, task};
+use crate::support::{Database, drop_schema, raw, unique_schema, url, url_of, value_of};
 use outlast_core::{ErrorKind, Hints, Inspect, Store};
 use outlast_postgres::transaction::Schema;
 use outlast_postgres::{Migrations, Postgres, Roles, migrations_sql};
 use std::time::Duration;
-use support::work::{self, task};
-use support::{Database, drop_schema, raw, unique_schema, url, url_of, value_of};
 
 const REFUSED: &[&str] = &[
     "",

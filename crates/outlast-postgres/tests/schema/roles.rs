@@ -1,10 +1,8 @@
 //! Roles with no more rights than they need: the worker does every verb, the enqueuer starts and signals, the reader
 //! looks, and none of them does anything else (docs/security.md).
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::work::{self, task};
+use crate::support::{Database, raw, raw_to, unique_schema, url_of, value_of};
 use outlast_conformance::{Subject, Threads, suite, try_rule};
 use outlast_core::{
     Delivery, Error, ErrorKind, Extent, Filter, Inserted, Inspect, InstanceId, Json, ListRequest,
@@ -13,8 +11,6 @@ use outlast_core::{
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, testing};
 use std::collections::BTreeSet;
-use support::work::{self, task};
-use support::{Database, raw, raw_to, unique_schema, url_of, value_of};
 use tokio_postgres::error::SqlState;
 
 /// A schema with an owner of its own, and a role for each part.

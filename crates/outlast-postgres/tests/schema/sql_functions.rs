@@ -1,17 +1,15 @@
 //! Starting and waking instances from plain SQL, inside the caller's own transaction.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::work::{self, claim, commit, done, get, task, wait_for, worker};
+use crate::support::{
+    drop_schema, install_settable_clock, options, raw, unique_schema, url, value_of,
+};
 use outlast_core::{
     Answer, Delivery, Extent, Flowing, Inspect, Instance, InstanceId, Json, ManualClock,
     NewInstance, NewSignal, Outcome, Park, Scope, Start, Status, Store, Target, Timestamp,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
-use support::work::{self, claim, commit, done, get, task, wait_for, worker};
-use support::{drop_schema, install_settable_clock, options, raw, unique_schema, url, value_of};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 

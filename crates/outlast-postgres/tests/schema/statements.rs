@@ -1,14 +1,10 @@
 //! Every SQL file runs against the schema, is known to the store, and says in its header what a reader
 //! wants to know of it.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-#[path = "../src/mutants/edits.rs"]
+#[path = "../../src/mutants/edits.rs"]
 mod edits;
-#[path = "support/header.rs"]
+#[path = "../support/header.rs"]
 mod header;
-mod support;
-
 use header::Header;
 use outlast_core::{ManualClock, Store};
 use outlast_postgres::testing;
@@ -43,14 +39,18 @@ fn folders(root: &Path) -> Vec<std::path::PathBuf> {
 
 /// A schema with nothing in it, and the names of its indexes.
 async fn migrated() -> (String, BTreeSet<String>) {
-    let schema = support::unique_schema();
-    let store = support::options(&schema, &ManualClock::default())
+    let schema = crate::support::unique_schema();
+    let store = crate::support::options(&schema, &ManualClock::default())
         .connect()
         .await
         .unwrap();
     store.close().await;
     let sql = "select indexname from pg_indexes where schemaname = $1";
-    let rows = support::raw().await.query(sql, &[&schema]).await.unwrap();
+    let rows = crate::support::raw()
+        .await
+        .query(sql, &[&schema])
+        .await
+        .unwrap();
     (schema, rows.iter().map(|row| row.get(0)).collect())
 }
 
@@ -75,9 +75,9 @@ fn every_file_is_a_statement_of_the_store() {
 #[test]
 fn every_edit_of_a_mutant_fits_its_statement() {
     let mut files = files();
-    let kernel = include_str!("../migrations/0001_kernel.sql");
+    let kernel = include_str!("../../migrations/0001_kernel.sql");
     files.insert("migration 1".into(), kernel.into());
-    let bounds = include_str!("../migrations/0010_bounds.sql");
+    let bounds = include_str!("../../migrations/0010_bounds.sql");
     files.insert("migration 10".into(), bounds.into());
     for (mutant, statement, was, _) in edits::EDITS {
         let text = files[*statement].clone();
@@ -91,12 +91,12 @@ fn every_edit_of_a_mutant_fits_its_statement() {
 #[tokio::test]
 async fn every_statement_can_be_prepared() {
     let (schema, _) = migrated().await;
-    let client = support::raw().await;
+    let client = crate::support::raw().await;
     for (name, text) in testing::statements(&schema) {
         let prepared = client.prepare(&text).await;
         prepared.unwrap_or_else(|error| panic!("{name}: {error:?}"));
     }
-    support::drop_schema(&schema).await;
+    crate::support::drop_schema(&schema).await;
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn every_index_a_header_names_exists_and_every_index_is_named() {
         .filter(|index| !named.contains(*index))
         .collect();
     assert!(idle.is_empty(), "no statement is for {idle:?}");
-    support::drop_schema(&schema).await;
+    crate::support::drop_schema(&schema).await;
 }
 
 /// Each index of the schema stands under a comment with the statements it exists for.

@@ -1,21 +1,15 @@
 //! Insert and signal inside a transaction of sqlx 0.9.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-#[path = "support/transaction.rs"]
-mod rules;
-mod support;
-
+use crate::rules::{Caller, transaction_rules};
+use crate::support::work::task;
+use crate::support::{drop_schema, unique_schema, url};
 use outlast_core::{Delivery, Error, Inserted, Inspect, Invalid, NewInstance, NewSignal, Store};
 use outlast_postgres::Postgres;
 use outlast_postgres::transaction::{Schema, sqlx_0_9 as verbs};
-use rules::{Caller, transaction_rules};
 use sqlx_core_0_9::connection::Connection;
 use sqlx_core_0_9::raw_sql::raw_sql;
 use sqlx_core_0_9::sql_str::AssertSqlSafe;
 use sqlx_postgres_0_9::PgConnection;
-use support::work::task;
-use support::{drop_schema, unique_schema, url};
 
 struct Sqlx(PgConnection);
 

@@ -1,18 +1,12 @@
 //! Insert and signal inside a transaction of tokio-postgres.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-#[path = "support/transaction.rs"]
-mod rules;
-mod support;
-
+use crate::rules::{Caller, transaction_rules};
+use crate::support::work::{insert, task};
+use crate::support::{drop_schema, raw, raw_to, unique_schema, url};
 use outlast_core::{Delivery, Error, Inserted, Inspect, Invalid, NewInstance, NewSignal, Store};
 use outlast_postgres::Postgres;
 use outlast_postgres::transaction::Schema;
 use outlast_postgres::transaction::tokio_postgres as verbs;
-use rules::{Caller, transaction_rules};
-use support::work::{insert, task};
-use support::{drop_schema, raw, raw_to, unique_schema, url};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 struct TokioPostgres(Client);

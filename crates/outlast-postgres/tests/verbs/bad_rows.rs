@@ -1,18 +1,14 @@
 //! One bad row among good ones: it is reported, and its neighbours are written or read.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::work::{
+    claim, commit, done, get, insert, offer, outcome_of, request, running, task, wait_for, worker,
+};
+use crate::support::{drop_schema, options, raw, unique_schema};
 use outlast_core::{
     Answer, Claim, ErrorKind, Inspect, InstanceId, Join, Json, ManualClock, NewSignal, Outcome,
     Status, Store,
 };
 use outlast_postgres::Postgres;
-use support::work::{
-    claim, commit, done, get, insert, offer, outcome_of, request, running, task, wait_for, worker,
-};
-use support::{drop_schema, options, raw, unique_schema};
 
 async fn open() -> (Postgres, String) {
     let schema = unique_schema();

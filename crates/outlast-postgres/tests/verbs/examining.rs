@@ -1,13 +1,9 @@
 //! What an examination finds, good and bad.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::work;
 use outlast_core::{Finding, Inspect, Json, ManualClock, Outcome, Severity, Start, Store};
 use outlast_postgres::{Postgres, Roles};
 use std::time::Duration;
-use support::work;
 
 struct Scene {
     store: Postgres,
@@ -17,8 +13,11 @@ struct Scene {
 
 impl Scene {
     async fn open() -> Scene {
-        let (schema, clock) = (support::unique_schema(), ManualClock::default());
-        let store = support::options(&schema, &clock).connect().await.unwrap();
+        let (schema, clock) = (crate::support::unique_schema(), ManualClock::default());
+        let store = crate::support::options(&schema, &clock)
+            .connect()
+            .await
+            .unwrap();
         Scene {
             store,
             clock,
@@ -32,7 +31,7 @@ impl Scene {
 
     async fn close(self) {
         self.store.close().await;
-        support::drop_schema(&self.schema).await;
+        crate::support::drop_schema(&self.schema).await;
     }
 }
 
@@ -150,7 +149,7 @@ async fn times_that_no_caller_may_give_and_heartbeats_ahead_are_found() {
     let scene = Scene::open().await;
     let id = work::insert(&scene.store, work::task()).await;
     work::worker(&scene.store).await;
-    let sql = support::raw().await;
+    let sql = crate::support::raw().await;
     for (change, said) in [
         ("instances set eligible_at = 'infinity'", "after 9999"),
         (
@@ -181,7 +180,7 @@ async fn times_that_no_caller_may_give_and_heartbeats_ahead_are_found() {
 #[tokio::test]
 async fn an_idle_transaction_is_seen() {
     let scene = Scene::open().await;
-    let idle = support::raw().await;
+    let idle = crate::support::raw().await;
     let name = format!("{}_idle", scene.schema);
     let begin =
         format!("set application_name = '{name}'; begin isolation level repeatable read; select 1");
@@ -190,7 +189,7 @@ async fn an_idle_transaction_is_seen() {
         .into_iter()
         .find(|(name, _)| *name == "doctor/holders")
         .unwrap();
-    let rows = support::raw()
+    let rows = crate::support::raw()
         .await
         .query(&text, &[&1_000_i64])
         .await
@@ -211,15 +210,15 @@ async fn an_idle_transaction_is_seen() {
 async fn settings_of_the_role_that_lose_what_is_committed_are_found() {
     let scene = Scene::open().await;
     let role = format!("{}_hasty", scene.schema);
-    let raw = support::raw().await;
+    let raw = crate::support::raw().await;
     let make = format!(
         "create role {role} login; alter role {role} set synchronous_commit = off;
          alter role {role} set default_transaction_isolation = 'serializable'"
     );
     raw.batch_execute(&make).await.unwrap();
-    let options = support::options(&scene.schema, &scene.clock);
+    let options = crate::support::options(&scene.schema, &scene.clock);
     options.grant(&Roles::new().reader(&role)).await.unwrap();
-    let url = support::url_of(|config| config.user(&role));
+    let url = crate::support::url_of(|config| config.user(&role));
     let store = Postgres::options(&url)
         .unwrap()
         .schema(&scene.schema)
@@ -247,13 +246,13 @@ async fn settings_of_the_role_that_lose_what_is_committed_are_found() {
 async fn what_the_role_may_not_see_is_left_out() {
     let scene = Scene::open().await;
     let role = format!("{}_web", scene.schema);
-    let raw = support::raw().await;
+    let raw = crate::support::raw().await;
     raw.batch_execute(&format!("create role {role} login"))
         .await
         .unwrap();
-    let options = support::options(&scene.schema, &scene.clock);
+    let options = crate::support::options(&scene.schema, &scene.clock);
     options.grant(&Roles::new().enqueuer(&role)).await.unwrap();
-    let url = support::url_of(|config| config.user(&role));
+    let url = crate::support::url_of(|config| config.user(&role));
     let store = Postgres::options(&url)
         .unwrap()
         .schema(&scene.schema)

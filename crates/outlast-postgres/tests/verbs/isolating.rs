@@ -1,14 +1,10 @@
 //! A database whose default isolation is stricter than the store expects changes nothing: each
 //! transaction says what it needs (docs/protocol.md, defect 17).
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::{Database, raw, raw_to, value_of, work};
 use outlast_conformance::{Subject, Threads, suite, try_rule};
 use outlast_core::{ManualClock, Store};
 use outlast_postgres::Postgres;
-use support::{Database, raw, raw_to, value_of, work};
 
 /// A store in a database of its own with this default isolation.
 async fn open(isolation: &str) -> Subject {

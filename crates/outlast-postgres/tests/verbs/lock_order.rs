@@ -1,10 +1,10 @@
 //! In which order verbs lock, and who does not wait at all (docs/protocol.md, defect 7). Somebody holds the one in the middle;
 //! what a verb has locked when it comes to wait there shows where it began.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::work::{
+    commit, done, insert, outcome_of, request, running, task, wait_for, worker,
+};
+use crate::support::{drop_schema, raw, unique_schema, url_of, value_of};
 use outlast_core::{
     Claim, CollectRequest, Commit, DeleteAnswer, EventKind, Extent, Flowing, InstanceId, Join,
     Json, ManualClock, NewEvent, NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed,
@@ -13,8 +13,6 @@ use outlast_core::{
 use outlast_postgres::Postgres;
 use outlast_testbed::program::eventually;
 use std::time::Duration;
-use support::work::{commit, done, insert, outcome_of, request, running, task, wait_for, worker};
-use support::{drop_schema, raw, unique_schema, url_of, value_of};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 

@@ -1,13 +1,9 @@
 //! What the reconciler mends. Nothing the verbs do leads there, so it is made by hand.
 
-#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-
-mod support;
-
+use crate::support::work::{claim, commit, done, get, insert, request, running, task, worker};
+use crate::support::{drop_schema, options, raw, unique_schema};
 use outlast_core::{Join, Json, ManualClock, Outcome, ReconcileRequest, Status, Store};
 use outlast_postgres::Postgres;
-use support::work::{claim, commit, done, get, insert, request, running, task, worker};
-use support::{drop_schema, options, raw, unique_schema};
 
 async fn open() -> (Postgres, String) {
     let (schema, clock) = (unique_schema(), ManualClock::default());
