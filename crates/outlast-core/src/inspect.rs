@@ -1,5 +1,7 @@
 //! Queries of the HTTP API, the dashboard and the command line. They never write.
 
+pub(crate) mod step_count;
+
 use crate::limits::{self, Hidden, PAGE_MAX};
 use crate::{
     Barrier, CancelRequest, Child, ClosePolicy, DroppedChild, Event, Family, Finding,

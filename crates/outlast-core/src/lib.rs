@@ -28,74 +28,65 @@
 //! assert!(Status::AwaitingSignal.may_become(Status::Runnable));
 //! ```
 
-mod claim;
 mod clock;
-mod collect;
-mod commit;
-mod deliver;
 mod doctor;
 mod error;
 mod family;
-mod fire;
 mod hint;
 mod history;
 mod id;
-mod insert;
 mod inspect;
 mod json;
-mod lease;
 pub mod limits;
 #[cfg(outlast_mutants)]
 pub mod mutant;
-mod operate;
-mod reap;
-mod reconcile;
-mod run_stats;
 mod status;
-mod step_count;
 mod store;
 pub mod text;
+mod verbs;
 
-pub use claim::{
-    Child, Claim, ClaimOffer, ClaimRequest, Claimed, DroppedChild, HeldClaim, MachineVersion,
-    Parent, Signal,
-};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp, micros};
-pub use collect::{CollectRequest, Collected};
-pub use commit::{
-    Answer, ClaimRef, Commit, Committed, HistoryPosition, Links, Outcome, Proceed, Release,
-    ReleaseAnswer, Released,
-};
-pub use deliver::{Delivered, Delivery, NewSignal, SignalOrInsert, SignalledOrInserted, Target};
 pub use doctor::{Finding, Severity, StoredTimes, WriteCheck, size, span};
 pub use error::{Error, ErrorKind, Invalid, Result, Source};
 pub use family::{
     Barrier, CancelRequest, CascadeAction, CascadeRequest, Cascaded, ClosePolicy, Extent, Family,
     Join, Joined, Until, ended_note, is_ended_note, joined_note,
 };
-pub use fire::Fired;
 pub use hint::{Hints, Listen};
 pub use history::{
     BLOCKED, ChildRange, Due, Event, EventKind, Flowing, HistoryRequest, JoinProgress, JoinSet,
     JoinSets, NO_PROGRESS, NewEvent, Park, RunSummary,
 };
 pub use id::{InstanceId, OperationId, Revision, SignalId, WorkerId};
-pub use insert::{Correlation, Inserted, Inserts, NewInstance, Start};
+pub use inspect::step_count::{
+    OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, StepCount, StepCountRequest, StepCounts,
+};
 pub use inspect::{
     Count, Deadline, Filter, Inspect, Instance, ListRequest, Operation, Page, QueueSummary, Rows,
     SignalRow, WORKFLOW_STEP, Worker,
 };
 pub use json::Json;
-pub use lease::{Heartbeat, MachineOffer, NewWorker};
-pub use operate::{
+pub use status::{Scope, Status};
+pub use store::{QueueNames, Store};
+pub use verbs::claim::{
+    Child, Claim, ClaimOffer, ClaimRequest, Claimed, DroppedChild, HeldClaim, MachineVersion,
+    Parent, Signal,
+};
+pub use verbs::collect::{CollectRequest, Collected};
+pub use verbs::commit::{
+    Answer, ClaimRef, Commit, Committed, HistoryPosition, Links, Outcome, Proceed, Release,
+    ReleaseAnswer, Released,
+};
+pub use verbs::deliver::{
+    Delivered, Delivery, NewSignal, SignalOrInsert, SignalledOrInserted, Target,
+};
+pub use verbs::fire::Fired;
+pub use verbs::insert::{Correlation, Inserted, Inserts, NewInstance, Start};
+pub use verbs::lease::{Heartbeat, MachineOffer, NewWorker};
+pub use verbs::operate::{
     CancelAnswer, Cancelled, DeleteAnswer, Note, Retried, RetryAnswer, TerminateAnswer, Terminated,
     Verb,
 };
-pub use reap::{Crash, CrashScene, QUARANTINE_AFTER, ReapRequest, Reaped, gave_up};
-pub use reconcile::{ReconcileRequest, Reconciled};
-pub use run_stats::{DELAY_BINS, Delays, RunStats, Runs, minute_of};
-pub use status::{Scope, Status};
-pub use step_count::{
-    OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, StepCount, StepCountRequest, StepCounts,
-};
-pub use store::{QueueNames, Store};
+pub use verbs::reap::{Crash, CrashScene, QUARANTINE_AFTER, ReapRequest, Reaped, gave_up};
+pub use verbs::reconcile::{ReconcileRequest, Reconciled};
+pub use verbs::run_stats::{DELAY_BINS, Delays, RunStats, Runs, minute_of};

@@ -1,9 +1,14 @@
 //! Pooled connections: how they are made, when they are reused, and their prepared statements.
 
-use crate::connect::{Connector, LETTING_IN_MAX, Unreached};
-use crate::direct::is_direct;
+pub(crate) mod connect;
+pub(crate) mod direct;
+pub(crate) mod passfile;
+pub(crate) mod tls;
+
+use crate::connection::connect::{Connector, LETTING_IN_MAX, Unreached};
+use crate::connection::direct::is_direct;
 use crate::error::Failure;
-use crate::tx_settings::{TimeLimits, TxKind};
+use crate::session::tx_settings::{TimeLimits, TxKind};
 use deadpool::managed::{self, Manager, Metrics, RecycleError, RecycleResult};
 use futures_util::future::{join_all, join3};
 use std::borrow::Cow;

@@ -1,14 +1,15 @@
 //! Queries the facts about the server and the schema. `judging` turns them into findings.
 
 mod judging;
+pub(crate) mod write_check;
 
+use crate::decode::{column, duration, time};
 use crate::error::Failure;
 use crate::inspect::{COUNTED_MAX, counted};
 use crate::migrate::SCHEMA_VERSION;
-use crate::row::{column, duration, time};
 use crate::session::Session;
-use crate::statement::{self, Call, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, Call, value};
+use crate::session::tx_settings::TxKind;
 use judging::{Holder, Server, Space};
 use outlast_core::{Finding, OVERDUE_AFTER, Result, StoredTimes, Timestamp, limits, micros};
 use std::time::{Duration, SystemTime};

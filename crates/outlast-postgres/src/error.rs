@@ -1,7 +1,7 @@
 //! Errors of PostgreSQL and of the pool, classified by what the caller should do about them.
 
-use crate::connect::Unreached;
 use crate::connection::PoolError;
+use crate::connection::connect::Unreached;
 use deadpool::managed::TimeoutType;
 use outlast_core::{Error, Invalid, Source};
 use std::fmt;

@@ -1,11 +1,11 @@
 //! Histories of workflows: events as parameters of a commit, and pages of events for readers.
 
+use crate::decode::{column, json, time};
 use crate::error::Failure;
 use crate::inspect::{ask_planned, first_fitting, fitting};
-use crate::outcome::{number_literal, text_literal};
-use crate::row::{column, json, time};
 use crate::session::Session;
-use crate::statement::{self, Parameter, value};
+use crate::session::statement::{self, Parameter, value};
+use crate::verbs::commit::outcome::{number_literal, text_literal};
 use outlast_core::{
     Commit, Event, HistoryRequest, InstanceId, NewEvent, Result, Rows, RunSummary, limits,
 };

@@ -1,10 +1,13 @@
 //! Read-only queries for the API, the dashboard and the command line. They lock nothing.
 
+pub(crate) mod list;
+pub(crate) mod step_count;
+
+use crate::decode::{self, column, optional_time, time};
 use crate::error::Failure;
-use crate::row::{self, column, optional_time, time};
 use crate::session::Session;
-use crate::statement::{self, Call, value};
-use crate::tx_settings::TxKind;
+use crate::session::statement::{self, Call, value};
+use crate::session::tx_settings::TxKind;
 use outlast_core::limits::{COUNT_MAX, PAGE_BYTES_MAX, PAGE_MAX};
 use outlast_core::{
     Child, Count, Filter, Instance, InstanceId, Operation, OperationId, QueueSummary, Result, Rows,
@@ -22,13 +25,13 @@ pub(crate) async fn now(session: &Session) -> Result<Timestamp> {
 
 pub(crate) async fn get(session: &Session, id: InstanceId) -> Result<Option<Instance>> {
     let call = statement::INSPECT_GET.with([value(id.0)]);
-    look_up(session, "get", call, row::instance).await
+    look_up(session, "get", call, decode::instance).await
 }
 
 pub(crate) async fn find(session: &Session, machine: &str, key: &str) -> Result<Option<Instance>> {
     Filter::check_holder(machine, key).map_err(|invalid| invalid.during("find"))?;
     let call = statement::INSPECT_FIND.with([value(machine), value(key)]);
-    look_up(session, "find", call, row::instance).await
+    look_up(session, "find", call, decode::instance).await
 }
 
 pub(crate) async fn signals(
@@ -43,7 +46,7 @@ pub(crate) async fn signals(
         value(PAGE_MAX as i64 + 1),
         value(PAGE_BYTES_MAX as i64),
     ]);
-    let read = |row: &Row| fitting(row, row::signal_row);
+    let read = |row: &Row| fitting(row, decode::signal_row);
     let rows = ask(session, "signals", call, read).await?;
     Ok(first_fitting(rows, PAGE_MAX))
 }
@@ -62,7 +65,7 @@ pub(crate) async fn children(
         value(PAGE_MAX as i64 + 1),
         value(PAGE_BYTES_MAX as i64),
     ]);
-    let read = |row: &Row| fitting(row, |row| row::child(row, 0));
+    let read = |row: &Row| fitting(row, |row| decode::child(row, 0));
     let rows = ask(session, "children", call, read).await?;
     Ok(first_fitting(rows, PAGE_MAX))
 }
@@ -112,7 +115,7 @@ pub(crate) async fn workers(session: &Session) -> Result<Vec<Worker>> {
             host: column(row, "host")?,
             version: column(row, "version")?,
             queues: column(row, "queues")?,
-            machines: row::json(row, "machines")?.decode()?,
+            machines: decode::json(row, "machines")?.decode()?,
             started_at: time(row, "started_at")?,
             heartbeat_at: time(row, "heartbeat_at")?,
             lease_expires_at: time(row, "lease_expires_at")?,

@@ -21,56 +21,28 @@
 //! instance. `select outlast.signal('checkout', 'order:42', 'payment_confirmed', '{"amount":
 //! 100}')` wakes it. Rust programs do the same with their own driver, by [`transaction`].
 
-mod cascade;
-mod claim;
-mod collect;
-mod commit;
-mod conductor;
-mod connect;
 mod connection;
-mod deliver;
-mod direct;
+mod decode;
 mod doctor;
-mod end_instances;
-mod enqueue;
 mod error;
-mod fire;
+mod hints;
 mod history_events;
-mod insert;
 mod inspect;
-mod lease;
-mod list;
-mod listen;
-mod message;
 mod migrate;
 #[cfg(outlast_mutants)]
 mod mutants;
-mod operate;
 mod options;
-mod outcome;
-mod passfile;
-mod presence;
-mod reap;
-mod reconcile;
 mod roles;
-mod row;
-mod run_stats;
 mod session;
-mod spawn;
-mod statement;
-mod step_count;
 mod store;
-mod tls;
 pub mod transaction;
-mod tx_settings;
-mod workflow_outcome;
-mod write_check;
+mod verbs;
 
-#[doc(hidden)]
-pub use conductor::Conductor;
 pub use migrate::{SCHEMA_VERSION, migrations_sql};
 pub use options::{Migrations, Options};
 pub use roles::Roles;
+#[doc(hidden)]
+pub use session::conductor::Conductor;
 pub use store::Postgres;
 
 #[doc(hidden)]
@@ -79,15 +51,15 @@ pub mod testing {
 
     /// Returns the name of every statement, and its text for `schema`.
     pub fn statements(schema: &str) -> Vec<(&'static str, String)> {
-        crate::statement::ALL
+        crate::session::statement::ALL
             .iter()
-            .map(|s| (s.name, crate::statement::in_schema(s.text, schema)))
+            .map(|s| (s.name, crate::session::statement::in_schema(s.text, schema)))
             .collect()
     }
 
     /// Returns a statement as a store with a test clock sends it.
     pub fn with_test_clock(text: &str) -> String {
-        crate::statement::Timekeeper::Test
+        crate::session::statement::Timekeeper::Test
             .put_into(text)
             .into_owned()
     }
@@ -100,7 +72,7 @@ pub mod testing {
 
     /// Returns the SQL that begins a transaction that writes.
     pub fn opening() -> String {
-        use crate::tx_settings::{TimeLimits, TxKind};
+        use crate::session::tx_settings::{TimeLimits, TxKind};
         TimeLimits::default().opening(TxKind::Write)
     }
 }

@@ -5,7 +5,7 @@
 use crate::connection::{Pool, Pooled};
 use crate::error::Failure;
 use crate::options::check_schema_name;
-use crate::statement::in_schema;
+use crate::session::statement::in_schema;
 use outlast_core::{Error, Invalid};
 use std::time::Duration;
 use tokio_postgres::SimpleQueryMessage;

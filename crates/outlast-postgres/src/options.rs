@@ -1,20 +1,20 @@
 //! Connection options, URL parsing, and the checks before the store is used.
 
-use crate::conductor::Conductor;
-use crate::connect::Connector;
+use crate::connection::connect::Connector;
+use crate::connection::passfile;
+use crate::connection::tls::{self, Trust};
 use crate::connection::{Connections, Pool};
+use crate::doctor::write_check::FullDisk;
 use crate::error::Failure;
-use crate::listen::Channel;
+use crate::hints::listen::Channel;
 use crate::migrate;
-use crate::passfile;
 use crate::roles::{self, Roles};
 use crate::session::Session;
-use crate::statement::{Texts, Timekeeper};
+use crate::session::conductor::Conductor;
+use crate::session::statement::{Texts, Timekeeper};
+use crate::session::tx_settings::TimeLimits;
 use crate::store::Postgres;
-use crate::tls::{self, Trust};
 use crate::transaction::Schema;
-use crate::tx_settings::TimeLimits;
-use crate::write_check::FullDisk;
 use deadpool::Runtime;
 use deadpool::managed::{QueueMode, Timeouts};
 use outlast_core::{Clock, Error, Invalid};

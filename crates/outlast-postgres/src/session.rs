@@ -2,14 +2,18 @@
 //!
 //! Every verb runs its statements through this file. No user code runs inside a transaction.
 
-use crate::conductor::Conductor;
+pub(crate) mod conductor;
+pub(crate) mod statement;
+pub(crate) mod tx_settings;
+
 use crate::connection::{Pool, Pooled, Preparable};
+use crate::doctor::write_check::FullDisk;
 use crate::error::Failure;
-use crate::listen::Channel;
-use crate::statement::{Call, Texts, Timekeeper};
+use crate::hints::listen::Channel;
+use crate::session::conductor::Conductor;
+use crate::session::statement::{Call, Texts, Timekeeper};
+use crate::session::tx_settings::{TimeLimits, TxKind};
 use crate::transaction::Schema;
-use crate::tx_settings::{TimeLimits, TxKind};
-use crate::write_check::FullDisk;
 use futures_util::future::join_all;
 use outlast_core::{Clock, Error};
 use std::borrow::Cow;
@@ -169,7 +173,7 @@ struct Frame {
 }
 
 /// One message of a pipeline.
-enum Message<'a, 'p> {
+enum PipelineMessage<'a, 'p> {
     Plain(Cow<'static, str>),
     Named(tokio_postgres::Statement, &'a Call<'p>),
     Whole(&'a str, &'a Call<'p>),
@@ -276,7 +280,7 @@ impl Session {
         tx_kind: TxKind,
         frame: Frame,
         calls: &'a [Call<'p>],
-    ) -> Result<Vec<Message<'a, 'p>>, Failure> {
+    ) -> Result<Vec<PipelineMessage<'a, 'p>>, Failure> {
         let named = self.named.load(Ordering::Relaxed);
         let mut messages = Vec::with_capacity(calls.len() + 2);
         if named {
@@ -288,17 +292,17 @@ impl Session {
         }
         if frame.opening && !frame.alone {
             let sql = self.opening(tx_kind, client, named);
-            messages.push(Message::Plain(sql));
+            messages.push(PipelineMessage::Plain(sql));
         }
         for call in calls {
             let prepared = named.then(|| client.statement(call.statement.name));
             messages.push(match prepared.flatten() {
-                Some(statement) => Message::Named(statement, call),
-                None => Message::Whole(self.text(call), call),
+                Some(statement) => PipelineMessage::Named(statement, call),
+                None => PipelineMessage::Whole(self.text(call), call),
             });
         }
         if frame.last && !frame.alone {
-            messages.push(Message::Plain("commit".into()));
+            messages.push(PipelineMessage::Plain("commit".into()));
         }
         Ok(messages)
     }
@@ -339,7 +343,10 @@ impl Session {
 ///
 /// Answers come in order. The first error counts, since it makes all later statements of the
 /// transaction fail.
-async fn pipeline(client: &Pooled, messages: Vec<Message<'_, '_>>) -> Result<Answers, Failure> {
+async fn pipeline(
+    client: &Pooled,
+    messages: Vec<PipelineMessage<'_, '_>>,
+) -> Result<Answers, Failure> {
     // `join_all` polls up to 30 futures in order, so the messages are sent in this order.
     debug_assert!(messages.len() <= 30);
     let answers = join_all(messages.into_iter().map(|message| send(client, message))).await;
@@ -349,15 +356,15 @@ async fn pipeline(client: &Pooled, messages: Vec<Message<'_, '_>>) -> Result<Ans
 /// Sends messages one by one when the conductor allows it, for tests of interleavings.
 async fn conducted(
     client: &Pooled,
-    messages: Vec<Message<'_, '_>>,
+    messages: Vec<PipelineMessage<'_, '_>>,
     conductor: &dyn Conductor,
 ) -> Result<Answers, Failure> {
     let mut answers = Vec::with_capacity(messages.len());
     for message in messages {
         match &message {
-            Message::Plain(sql) if sql.starts_with("begin") => {}
-            Message::Plain(_) => conductor.before("commit").await,
-            Message::Named(_, call) | Message::Whole(_, call) => {
+            PipelineMessage::Plain(sql) if sql.starts_with("begin") => {}
+            PipelineMessage::Plain(_) => conductor.before("commit").await,
+            PipelineMessage::Named(_, call) | PipelineMessage::Whole(_, call) => {
                 conductor.before(call.statement.name).await;
             }
         }
@@ -368,15 +375,15 @@ async fn conducted(
 
 async fn send(
     client: &Pooled,
-    message: Message<'_, '_>,
+    message: PipelineMessage<'_, '_>,
 ) -> Result<Vec<Row>, tokio_postgres::Error> {
     match message {
-        Message::Plain(sql) => client.batch_execute(&sql).await.map(|()| Vec::new()),
-        Message::Named(statement, call) => {
+        PipelineMessage::Plain(sql) => client.batch_execute(&sql).await.map(|()| Vec::new()),
+        PipelineMessage::Named(statement, call) => {
             let values: Vec<_> = call.parameters.iter().map(|p| &*p.value as _).collect();
             client.query(&statement, &values).await
         }
-        Message::Whole(text, call) => {
+        PipelineMessage::Whole(text, call) => {
             let values: Vec<_> = call
                 .parameters
                 .iter()

@@ -2,13 +2,17 @@
 //!
 //! This file holds no SQL and makes no decision. The files of the verbs do both.
 
+use crate::doctor::write_check;
+use crate::hints::listen;
+use crate::inspect::{list, step_count};
 use crate::options::Options;
 use crate::session::Session;
 use crate::transaction::Schema;
-use crate::{
-    cascade, claim, collect, commit, deliver, fire, history_events, insert, inspect, lease, list,
-    listen, operate, reap, reconcile, run_stats, step_count, write_check,
+use crate::verbs::{
+    cascade, claim, collect, commit, deliver, fire, insert, lease, operate, reap, reconcile,
+    run_stats,
 };
+use crate::{history_events, inspect};
 use async_trait::async_trait;
 use outlast_core::{
     Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRequest, Claimed, CollectRequest,
@@ -129,7 +133,7 @@ impl Store for Postgres {
     }
 
     async fn release(&self, releases: Vec<Release>) -> Result<Released> {
-        claim::release(&self.session, &releases).await
+        commit::release(&self.session, &releases).await
     }
 
     async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {

@@ -11,9 +11,12 @@
     clippy::print_stdout,
     reason = "how many schedules there were is for people"
 )]
-#![allow(dead_code, reason = "the interleavings of families use the rest")]
 
+#[path = "interleavings/families.rs"]
+mod families;
 mod support;
+#[path = "interleavings/workflows.rs"]
+mod workflows;
 
 mod interleavings {
     pub(crate) mod act;

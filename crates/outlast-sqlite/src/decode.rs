@@ -2,7 +2,7 @@
 //!
 //! A column that does not decode is an error of that row, never a panic.
 
-use crate::effects::Place;
+use crate::verbs::effects::ChildPosition;
 use outlast_core::{
     Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, JoinProgress, Json,
     Operation, OperationId, Parent, Revision, Signal, SignalId, SignalRow, Status, Timestamp,
@@ -108,10 +108,10 @@ pub(crate) fn joining(row: &Row<'_>) -> rusqlite::Result<Option<Vec<JoinProgress
 }
 
 /// Decodes the position of a child in its parent's round.
-pub(crate) fn place(row: &Row<'_>) -> rusqlite::Result<Option<Place>> {
+pub(crate) fn child_position(row: &Row<'_>) -> rusqlite::Result<Option<ChildPosition>> {
     let position: Option<i32> = row.get("parent_position")?;
     let place = parent(row)?.zip(position);
-    Ok(place.map(|(parent, position)| Place { parent, position }))
+    Ok(place.map(|(parent, position)| ChildPosition { parent, position }))
 }
 
 /// Decodes the progress of the last fan-out or join; `None` before the first.
@@ -259,10 +259,10 @@ impl<'a, 's> Columns<'a, 's> {
     }
 
     /// Reads the position of a child in its parent's round.
-    pub(crate) fn next_place(&mut self) -> rusqlite::Result<Option<Place>> {
+    pub(crate) fn next_child_position(&mut self) -> rusqlite::Result<Option<ChildPosition>> {
         let (parent, position): (Option<Parent>, Option<i32>) = (self.next_parent()?, self.next()?);
         let place = parent.zip(position);
-        Ok(place.map(|(parent, position)| Place { parent, position }))
+        Ok(place.map(|(parent, position)| ChildPosition { parent, position }))
     }
 
     pub(crate) fn next_parent(&mut self) -> rusqlite::Result<Option<Parent>> {

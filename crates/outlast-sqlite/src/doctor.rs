@@ -27,14 +27,14 @@ const ROOM_TO_WRITE: u64 = 1024 * 1024;
 
 /// The path and the settings, which the database itself does not know.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ExaminedFile {
     /// The file; `None` in memory.
     pub(crate) file: Option<PathBuf>,
     /// What a commit of the writer waits for.
     pub(crate) synchronous: Synchronous,
 }
 
-impl Place {
+impl ExaminedFile {
     /// Whether the disk has so little space that the next writes fail.
     ///
     /// The write-ahead log may still have space for a small write when the disk has none.
@@ -44,12 +44,15 @@ impl Place {
     }
 }
 
-pub(crate) fn examine_database(tx: &Tx<'_>, place: &Place) -> Result<Vec<Finding>, Fault> {
+pub(crate) fn examine_database(
+    tx: &Tx<'_>,
+    examined: &ExaminedFile,
+) -> Result<Vec<Finding>, Fault> {
     let pages = Pages::of(tx.connection)?;
     let mut findings = vec![
         library(),
-        journal(tx.connection, place)?,
-        durability(place),
+        journal(tx.connection, examined)?,
+        durability(examined),
         pages.unused(),
         integrity(tx.connection, &pages)?,
         stuck_leases(tx)?,
@@ -57,7 +60,7 @@ pub(crate) fn examine_database(tx: &Tx<'_>, place: &Place) -> Result<Vec<Finding
         stored_times(tx)?,
         schema_version(tx.connection)?,
     ];
-    if let Some(file) = &place.file {
+    if let Some(file) = &examined.file {
         findings.push(writable(file));
         findings.extend(log_size(file));
         findings.extend(room(file));
@@ -74,11 +77,11 @@ fn library() -> Finding {
     Finding::fine("library_version", found)
 }
 
-fn journal(connection: &Connection, place: &Place) -> Result<Finding, Fault> {
+fn journal(connection: &Connection, examined: &ExaminedFile) -> Result<Finding, Fault> {
     const CHECK: &str = "journal_mode";
     let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     let found = format!("the journal mode is {mode}");
-    Ok(match (mode.as_str(), &place.file) {
+    Ok(match (mode.as_str(), &examined.file) {
         ("wal", _) | ("memory", None) => Finding::fine(CHECK, found),
         _ => Finding::warning(
             CHECK,
@@ -88,13 +91,13 @@ fn journal(connection: &Connection, place: &Place) -> Result<Finding, Fault> {
     })
 }
 
-fn durability(place: &Place) -> Finding {
+fn durability(examined: &ExaminedFile) -> Finding {
     const CHECK: &str = "durability";
-    if place.file.is_none() {
+    if examined.file.is_none() {
         let found = "the database is in memory: it ends with the process";
         return Finding::warning(CHECK, found, "open a file for what is to be kept");
     }
-    match place.synchronous {
+    match examined.synchronous {
         Synchronous::Full => Finding::fine(
             CHECK,
             "this process waits for the disk (synchronous = full)",

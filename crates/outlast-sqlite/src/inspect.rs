@@ -1,9 +1,12 @@
 //! The questions of `Inspect`. They run on readers and must never write.
 
-use crate::claim::{self, BEFORE_PRIORITIES};
+pub(crate) mod list;
+pub(crate) mod step_count;
+
 use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
+use crate::verbs::claim::{self, BEFORE_PRIORITIES};
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{
     Child, Count, Instance, InstanceId, Operation, OperationId, QueueSummary, Rows, SignalId,

@@ -45,42 +45,21 @@
 //! The statements are in `sql/`, one per file, and the schema is in `migrations/`. Both are
 //! written to be read.
 
-mod cascade;
-mod claim;
-mod collect;
-mod commit;
 mod decode;
-mod deliver;
 mod doctor;
-mod effects;
 mod error;
-mod fire;
 mod history_events;
-mod inbox;
-mod insert;
 mod inspect;
-mod job;
-mod join;
-mod lease;
-mod list;
-mod mailbox;
 mod migrate;
 #[cfg(outlast_mutants)]
 mod mutants;
 mod open;
-mod operate;
 mod options;
-mod partition_line;
-mod reader;
-mod reap;
-mod reconcile;
-mod run_stats;
-mod step_count;
 mod store;
+mod threads;
 pub mod transaction;
 mod tx;
-mod window;
-mod writer;
+mod verbs;
 
 pub use migrate::Migration;
 pub use options::{Options, Synchronous};

@@ -3,18 +3,20 @@
 //! Each method checks its request, sends a job to the writer thread or to a reader, and awaits the
 //! answer. No method here runs a statement: callers may be on an async runtime's threads.
 
-use crate::claim::{self, UnfinishedWalks};
 use crate::error::{self, Fault};
-use crate::job::{Promise, job};
-use crate::mailbox::ThreadMailbox;
+use crate::inspect::{list, step_count};
 use crate::migrate::{MIGRATIONS, Migration};
 use crate::open::{self, Connections};
+use crate::threads::job::{Promise, job};
+use crate::threads::mailbox::ThreadMailbox;
+use crate::threads::reader;
+use crate::threads::writer::{Waits, Writer};
 use crate::tx::Tx;
-use crate::writer::{Waits, Writer};
-use crate::{
-    Options, Synchronous, cascade, collect, commit, deliver, fire, history_events, insert, inspect,
-    lease, list, operate, reader, reap, reconcile, run_stats, step_count,
+use crate::verbs::claim::{self, UnfinishedWalks};
+use crate::verbs::{
+    cascade, collect, commit, deliver, fire, insert, lease, operate, reap, reconcile, run_stats,
 };
+use crate::{Options, Synchronous, history_events, inspect};
 use async_trait::async_trait;
 use outlast_core::{
     Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRequest, Claimed, Clock,
@@ -45,9 +47,9 @@ pub struct Sqlite {
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    place: String,
+    database_id: String,
     /// The path and the settings that `doctor` cannot read from the database.
-    examined: crate::doctor::Place,
+    examined: crate::doctor::ExaminedFile,
     /// Closed and dropped before the writer.
     ///
     /// The writer must release the file last, so that it can write the log back.
@@ -96,8 +98,8 @@ impl Sqlite {
 
     pub(crate) fn start(options: Options, path: Option<&Path>) -> Result<Sqlite> {
         let Connections { writer, readers } = open::open(&options, path)?;
-        let place = place(path)?;
-        let examined = crate::doctor::Place {
+        let database_id = database_id(path)?;
+        let examined = crate::doctor::ExaminedFile {
             file: open::file(path).map(Path::to_owned),
             synchronous: options.synchronous,
         };
@@ -117,7 +119,7 @@ impl Sqlite {
         Ok(Sqlite {
             inner: Arc::new(Inner {
                 clock,
-                place,
+                database_id,
                 examined,
                 readers,
                 writer,
@@ -173,7 +175,7 @@ async fn ask<T: Send + 'static>(
 /// Returns the identity of the database at `path`.
 ///
 /// Two spellings of one path give one identity. Each store in memory has a different one.
-fn place(path: Option<&Path>) -> Result<String> {
+fn database_id(path: Option<&Path>) -> Result<String> {
     static IN_MEMORY: AtomicU64 = AtomicU64::new(0);
     let Some(path) = open::file(path) else {
         let nth = IN_MEMORY.fetch_add(1, Ordering::Relaxed);
@@ -432,7 +434,7 @@ impl Store for Sqlite {
     }
 
     fn database_id(&self) -> &str {
-        &self.inner.place
+        &self.inner.database_id
     }
 
     async fn close(&self) {
@@ -543,9 +545,9 @@ impl Inspect for Sqlite {
     }
 
     async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {
-        let place = self.inner.examined.clone();
+        let examined = self.inner.examined.clone();
         self.read("examine", move |tx| {
-            crate::doctor::examine_database(tx, &place)
+            crate::doctor::examine_database(tx, &examined)
         })
         .await
     }

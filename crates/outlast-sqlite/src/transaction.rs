@@ -42,7 +42,8 @@
 
 use crate::error::Fault;
 use crate::tx::Tx;
-use crate::{deliver, insert, migrate, open};
+use crate::verbs::{deliver, insert};
+use crate::{migrate, open};
 use outlast_core::{
     Clock, Delivery, Error, Inserted, Invalid, NewInstance, NewSignal, Result, SystemClock,
 };

@@ -2,10 +2,10 @@
 
 mod edits;
 
+use crate::decode::instance_id;
 use crate::error::Failure;
-use crate::row::instance_id;
 use crate::session::Session;
-use crate::statement::in_schema;
+use crate::session::statement::in_schema;
 pub(crate) use edits::EDITS;
 use outlast_core::{Inserted, Inserts, NewInstance};
 use std::fmt::Write;

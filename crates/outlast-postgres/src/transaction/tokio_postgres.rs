@@ -2,9 +2,9 @@
 
 use super::Schema;
 use super::verbs::{DeliveredRow, InsertedRow, checked, unreadable};
-use crate::enqueue::{insert_call, signal_call};
 use crate::error::Failure;
-use crate::statement::Call;
+use crate::session::statement::Call;
+use crate::verbs::enqueue::{insert_call, signal_call};
 use ::tokio_postgres::types::FromSql;
 use ::tokio_postgres::{GenericClient, Row};
 use outlast_core::{Delivery, Error, Inserted, Invalid, NewInstance, NewSignal};

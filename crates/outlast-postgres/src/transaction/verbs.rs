@@ -1,8 +1,8 @@
 //! The statements, parameters and answers that the drivers' adapters share.
 
-use crate::insert::{delay_us, moment_us, scope_literal};
 use crate::options::check_schema_name;
-use crate::statement::{self, in_schema};
+use crate::session::statement::{self, in_schema};
+use crate::verbs::insert::{delay_us, moment_us, scope_literal};
 use outlast_core::limits::INBOX_MAX;
 use outlast_core::{
     Correlation, Delivery, Error, Inserted, InstanceId, Invalid, NewInstance, SignalId, Source,

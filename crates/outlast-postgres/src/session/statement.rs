@@ -1,0 +1,312 @@
+//! The SQL files, and calls of them.
+//!
+//! Each statement is one file under `sql/`. The file name is the name of the prepared statement.
+//! The files are written for the schema `outlast`. A store replaces that name once, when it is
+//! made.
+
+use outlast_core::{ClaimRef, Json};
+use postgres_types_reexport::{ToSql, Type};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use tokio_postgres::types as postgres_types_reexport;
+
+/// One statement: the name of its file, and its text.
+#[derive(Clone, Copy)]
+pub(crate) struct Statement {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+}
+
+macro_rules! statements {
+    ($($constant:ident = $name:literal;)*) => {
+        $(pub(crate) const $constant: Statement = Statement {
+            name: $name,
+            text: include_str!(concat!("../../sql/", $name, ".sql")),
+        };)*
+
+        /// All statements, so that tests can prepare each of them.
+        pub(crate) const ALL: &[Statement] = &[$($constant),*];
+    };
+}
+
+statements! {
+    INSERT = "insert/insert";
+    INSERT_ALIKE = "insert/alike";
+    HOLDERS = "insert/holders";
+    CLAIM = "claim/claim";
+    CLAIM_INBOX = "claim/inbox";
+    CLAIM_CHILDREN = "claim/children";
+    CLAIM_HELD = "claim/held";
+    COMMIT_LOCK = "commit/lock";
+    COMMIT_APPEND = "commit/append";
+    COMMIT_SPAWN = "commit/spawn";
+    COMMIT_SPAWN_ALIKE = "commit/spawn_alike";
+    COMMIT_REPORT_DROPPED = "commit/report_dropped";
+    COMMIT_CONSUME = "commit/consume";
+    COMMIT_CLEAR = "commit/clear";
+    COMMIT_JOIN = "commit/join";
+    COMMIT_FILL_WINDOW = "commit/fill_window";
+    COMMIT_ADMIT = "commit/admit";
+    COMMIT_CLOSE = "commit/close";
+    COMMIT_LET_THROUGH = "commit/let_through";
+    COMMIT_FLOW = "commit/flow";
+    COMMIT_PROCEED = "commit/proceed";
+    COMMIT_CONTINUE_AS_NEW = "commit/continue_as_new";
+    COMMIT_ADVANCE = "commit/advance";
+    COMMIT_PARK = "commit/park";
+    COMMIT_RELEASE = "commit/release";
+    DELIVER_LOCK = "deliver/lock";
+    DELIVER = "deliver/deliver";
+    DELIVER_TAKEN = "deliver/taken";
+    NOTIFY = "notify/notify";
+    TRANSACTION_INSERT = "transaction/insert";
+    TRANSACTION_SIGNAL = "transaction/signal";
+    LEASE_REGISTER = "lease/register";
+    LEASE_WAIT_FOR = "lease/wait_for";
+    LEASE_HEARTBEAT = "lease/heartbeat";
+    LEASE_HOLD = "lease/hold";
+    LEASE_CLAIMS = "lease/claims";
+    LEASE_LOCK = "lease/lock";
+    LEASE_DEREGISTER = "lease/deregister";
+    REAP_WORKERS = "reap/workers";
+    REAP_CLAIMS = "reap/claims";
+    REAP_RETURN = "reap/return";
+    REAP_FAIL = "reap/fail";
+    REAP_REMOVE = "reap/remove";
+    FIRE = "fire/fire";
+    FIRE_NEXT_DUE = "fire/next_due";
+    COLLECT = "collect/collect";
+    COLLECT_OPERATIONS = "collect/collect_operations";
+    RECONCILE_PAGE = "reconcile/page";
+    RECONCILE_JOINS = "reconcile/joins";
+    RECONCILE_HOLDS = "reconcile/holds";
+    RECONCILE_WINDOWS = "reconcile/windows";
+    RUN_STATS_RUNS = "run_stats/runs";
+    RUN_STATS_DELAYS = "run_stats/delays";
+    RUN_STATS_FORGET_RUNS = "run_stats/forget_runs";
+    RUN_STATS_FORGET_DELAYS = "run_stats/forget_delays";
+    OPERATE_LOCK = "operate/lock";
+    OPERATE_CANCEL = "operate/cancel";
+    OPERATE_TERMINATE = "operate/terminate";
+    OPERATE_LOCK_PARENTS = "operate/lock_parents";
+    OPERATE_RETRY = "operate/retry";
+    OPERATE_REJOIN = "operate/rejoin";
+    OPERATE_DELETE = "operate/delete";
+    OPERATE_RECORD = "operate/record";
+    OPERATE_PAUSE = "operate/pause";
+    OPERATE_RESUME = "operate/resume";
+    CASCADE_TAKE = "cascade/take";
+    CASCADE_LOCK = "cascade/lock";
+    CASCADE_LEAVE = "cascade/leave";
+    CASCADE_MOVE = "cascade/move";
+    CASCADE_REMOVE = "cascade/remove";
+    CASCADE_LEFT = "cascade/left";
+    INSPECT_NOW = "inspect/now";
+    INSPECT_GET = "inspect/get";
+    INSPECT_FIND = "inspect/find";
+    INSPECT_LIST = "inspect/list";
+    INSPECT_LIST_FOUND = "inspect/list_found";
+    INSPECT_COUNT = "inspect/count";
+    INSPECT_SIGNALS = "inspect/signals";
+    INSPECT_CHILDREN = "inspect/children";
+    INSPECT_QUEUES = "inspect/queues";
+    INSPECT_WORKERS = "inspect/workers";
+    INSPECT_OPERATIONS = "inspect/operations";
+    INSPECT_CLOSE_ACTIONS = "inspect/close_actions";
+    INSPECT_FAMILY = "inspect/family";
+    INSPECT_ROUNDS = "inspect/rounds";
+    INSPECT_HISTORY = "inspect/history";
+    INSPECT_HISTORIES = "inspect/histories";
+    INSPECT_SURVEY = "inspect/count_by_step";
+    INSPECT_RUNS = "inspect/runs";
+    INSPECT_DELAYS = "inspect/delays";
+    EXAMINE_SERVER = "doctor/server";
+    EXAMINE_HOLDERS = "doctor/holders";
+    EXAMINE_TABLE = "doctor/table";
+    EXAMINE_LEASES = "doctor/leases";
+    EXAMINE_TIMERS = "doctor/timers";
+    EXAMINE_TIMES = "doctor/times";
+    EXAMINE_RIGHTS = "doctor/rights";
+    EXAMINE_SCHEMA = "doctor/schema";
+}
+
+/// The texts of the statements for one schema.
+pub(crate) struct Texts(HashMap<&'static str, String>);
+
+impl Texts {
+    pub(crate) fn for_schema(schema: &str, clock: Timekeeper) -> Texts {
+        Texts(
+            ALL.iter()
+                .map(|s| {
+                    let text = s.text;
+                    #[cfg(outlast_mutants)]
+                    let text = outlast_core::mutant::edited(crate::mutants::EDITS, s.name, text);
+                    (s.name, in_schema(&clock.put_into(text), schema))
+                })
+                .collect(),
+        )
+    }
+
+    pub(crate) fn of(&self, statement: Statement) -> &str {
+        #[cfg(outlast_mutants)]
+        outlast_core::mutant::reached(crate::mutants::EDITS, statement.name);
+        &self.0[statement.name]
+    }
+}
+
+/// The clock that the statements of a store use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timekeeper {
+    /// The server's clock.
+    Server,
+    /// A test's clock, in a setting of each transaction.
+    ///
+    /// The schema's functions never read it: they may have more rights than their caller.
+    Test,
+}
+
+impl Timekeeper {
+    /// The setting that holds the test's time, in microseconds since 1970.
+    pub(crate) const SETTING: &str = "outlast_test.now_us";
+
+    /// Returns the statement with this clock.
+    pub(crate) fn put_into(self, text: &str) -> Cow<'_, str> {
+        match self {
+            Timekeeper::Server => text.into(),
+            Timekeeper::Test => {
+                let setting = Timekeeper::SETTING;
+                let now = format!(
+                    "(timestamptz 'epoch' + current_setting('{setting}')::bigint * interval '1 microsecond')"
+                );
+                text.replace("outlast.now()", &now).into()
+            }
+        }
+    }
+}
+
+/// Returns SQL that was written for the schema `outlast`, for `schema`.
+///
+/// The name was validated, so quoting it cannot change the meaning of the SQL.
+pub(crate) fn in_schema(sql: &str, schema: &str) -> String {
+    sql.replace("outlast.", &format!("\"{schema}\"."))
+}
+
+/// One statement with its parameters, ready to be sent.
+pub(crate) struct Call<'a> {
+    pub(crate) statement: Statement,
+    pub(crate) parameters: Vec<Parameter<'a>>,
+}
+
+impl Statement {
+    pub(crate) fn with<'a>(self, parameters: impl Into<Vec<Parameter<'a>>>) -> Call<'a> {
+        Call {
+            statement: self,
+            parameters: parameters.into(),
+        }
+    }
+}
+
+/// A value with its SQL type, so that a statement can be sent without preparing it first.
+pub(crate) struct Parameter<'a> {
+    pub(crate) value: Box<dyn ToSql + Sync + Send + 'a>,
+    pub(crate) sql_type: Type,
+}
+
+/// Values that have one SQL type.
+pub(crate) trait Typed: ToSql + Sync + Send {
+    fn sql_type() -> Type;
+}
+
+macro_rules! typed {
+    ($($rust:ty => $sql:ident;)*) => {
+        $(impl Typed for $rust {
+            fn sql_type() -> Type { Type::$sql }
+        })*
+    };
+}
+
+typed! {
+    bool => BOOL;
+    i64 => INT8;
+    i32 => INT4;
+    i16 => INT2;
+    &str => TEXT;
+    String => TEXT;
+    std::time::SystemTime => TIMESTAMPTZ;
+    Vec<std::time::SystemTime> => TIMESTAMPTZ_ARRAY;
+    Vec<i64> => INT8_ARRAY;
+    Vec<Option<i64>> => INT8_ARRAY;
+    Vec<i32> => INT4_ARRAY;
+    Vec<Option<i32>> => INT4_ARRAY;
+    Vec<i16> => INT2_ARRAY;
+    Vec<bool> => BOOL_ARRAY;
+    Vec<Option<bool>> => BOOL_ARRAY;
+    Vec<&str> => TEXT_ARRAY;
+    Vec<Option<&str>> => TEXT_ARRAY;
+    Vec<String> => TEXT_ARRAY;
+    Vec<Option<String>> => TEXT_ARRAY;
+}
+
+impl<T: Typed> Typed for Option<T> {
+    fn sql_type() -> Type {
+        T::sql_type()
+    }
+}
+
+/// Wraps a value as a parameter.
+pub(crate) fn value<'a, T: Typed + 'a>(value: T) -> Parameter<'a> {
+    Parameter {
+        value: Box::new(Unlogged(value)),
+        sql_type: T::sql_type(),
+    }
+}
+
+/// Returns the JSON documents of a column, as text.
+pub(crate) fn documents<'a>(
+    values: impl Iterator<Item = Option<&'a Json>>,
+) -> Vec<Option<&'a str>> {
+    values.map(|json| json.map(Json::as_str)).collect()
+}
+
+/// A value that stays out of logs: the driver writes parameters into its debug log.
+struct Unlogged<T>(T);
+
+impl<T> fmt::Debug for Unlogged<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl<T: ToSql> ToSql for Unlogged<T> {
+    fn to_sql(
+        &self,
+        sql_type: &Type,
+        out: &mut postgres_types_reexport::private::BytesMut,
+    ) -> Result<postgres_types_reexport::IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        self.0.to_sql(sql_type, out)
+    }
+
+    fn accepts(sql_type: &Type) -> bool {
+        T::accepts(sql_type)
+    }
+
+    postgres_types_reexport::to_sql_checked!();
+}
+
+/// Returns claims as the two arrays that are the first parameters of every fenced statement.
+pub(crate) fn references(claims: &[ClaimRef]) -> [Parameter<'static>; 2] {
+    [
+        value(ids_of(claims)),
+        value(
+            claims
+                .iter()
+                .map(|claim| claim.revision.0)
+                .collect::<Vec<i64>>(),
+        ),
+    ]
+}
+
+pub(crate) fn ids_of(claims: &[ClaimRef]) -> Vec<i64> {
+    claims.iter().map(|claim| claim.id.0).collect()
+}

@@ -1,0 +1,129 @@
+//! Cascades: cancels or terminates the children of a parent, one page per call.
+//!
+//! The engine's cascade loop calls this. A call locks at most one page of children, so a large
+//! family never ends in one transaction.
+
+use crate::decode::column;
+use crate::error::Failure;
+use crate::session::Session;
+use crate::session::statement::{self, Call, value};
+use crate::session::tx_settings::TxKind;
+use crate::verbs::end_instances::{EndPlan, LockedInstance, leaving};
+use outlast_core::{
+    CascadeAction, CascadeRequest, Cascaded, ClosePolicy, InstanceId, Note, Result, Status,
+};
+use tokio_postgres::Row;
+
+pub(crate) async fn cascade(session: &Session, request: CascadeRequest) -> Result<Cascaded> {
+    request
+        .check()
+        .map_err(|invalid| invalid.during("cascade"))?;
+    session
+        .retry("cascade", || Box::pin(cascade_once(session, request.max)))
+        .await
+}
+
+async fn cascade_once(session: &Session, max: usize) -> Result<Cascaded, Failure> {
+    let mut transaction = session.begin(TxKind::Write).await?;
+    let taken = transaction.run(&[statement::CASCADE_TAKE.with([])]).await?;
+    let Some(cascade) = taken[0].first().map(Cascade::read).transpose()? else {
+        // No cascade is left, or other nodes have locked the rest and work on them.
+        transaction.finish(&[]).await?;
+        return Ok(Cascaded::default());
+    };
+    let locked = transaction
+        .run(&[statement::CASCADE_LOCK.with([value(cascade.id), value(max as i64)])])
+        .await?;
+    let children = locked[0]
+        .iter()
+        .map(|row| Ok((column(row, "parent_round")?, LockedInstance::read(row)?)))
+        .collect::<Result<Vec<(i32, LockedInstance)>, Failure>>()?;
+    let plan = cascade.plan(children.iter().map(|(_, child)| child));
+    let mut calls = plan.calls(cascade.deeper(&children));
+    calls.extend(cascade.progress(&children, max));
+    calls.push(statement::CASCADE_LEFT.with([]));
+    let answers = transaction.finish(&calls).await?;
+    let effects = EndPlan::effects(&calls, &answers)?;
+    let left = answers.last().and_then(|rows| rows.first());
+    Ok(Cascaded {
+        requested: ids(&plan.requested),
+        ended: ids(&[&plan.never_started[..], &plan.terminated[..]].concat()),
+        running: running(&plan),
+        woken: effects.woken,
+        more: left.map_or(Ok(false), |row| column(row, "is_left"))?,
+    })
+}
+
+/// A cascade that this transaction has locked.
+struct Cascade {
+    id: i64,
+    parent: InstanceId,
+    action: CascadeAction,
+    deep: bool,
+    note: Note,
+}
+
+impl Cascade {
+    fn read(row: &Row) -> Result<Cascade, Failure> {
+        Ok(Cascade {
+            id: column(row, "id")?,
+            parent: column(row, "parent_id").map(InstanceId)?,
+            action: column::<&str>(row, "action")?.parse()?,
+            deep: column(row, "deep")?,
+            note: Note {
+                by: column(row, "operator")?,
+                reason: column(row, "reason")?,
+            },
+        })
+    }
+
+    fn plan<'a>(&'a self, children: impl Iterator<Item = &'a LockedInstance>) -> EndPlan<'a> {
+        let mut plan = EndPlan::new(&self.note, Some(self.parent));
+        for child in children {
+            match self.action.for_child(child.policy) {
+                ClosePolicy::Abandon => {}
+                ClosePolicy::RequestCancel => plan.cancel(child),
+                ClosePolicy::Terminate => plan.terminate(child),
+            }
+        }
+        plan
+    }
+
+    /// Leaves cascades for the children's own children, newest child first.
+    fn deeper<'a>(&'a self, children: &'a [(i32, LockedInstance)]) -> Option<Call<'a>> {
+        if !self.deep {
+            return None;
+        }
+        let mut children: Vec<&(i32, LockedInstance)> = children.iter().collect();
+        children.sort_by_key(|(round, child)| std::cmp::Reverse((*round, child.id())));
+        let children = children.into_iter().map(|(_, child)| child);
+        leaving(self.action.as_str(), &self.note, children)
+    }
+
+    /// Moves the cascade past this page, or removes it after the last page.
+    ///
+    /// A page that is not full is the last one. Returns `None` if `max` is 0: such a page says
+    /// nothing about the rest.
+    fn progress(&self, children: &[(i32, LockedInstance)], max: usize) -> Option<Call<'static>> {
+        if children.len() < max {
+            return Some(statement::CASCADE_REMOVE.with([value(self.id)]));
+        }
+        let places = children.iter().map(|(round, child)| (*round, child.id()));
+        let (round, id) = places.min()?;
+        Some(statement::CASCADE_MOVE.with([value(self.id), value(round), value(id.0)]))
+    }
+}
+
+fn ids(found: &[LockedInstance]) -> Vec<InstanceId> {
+    let mut ids: Vec<InstanceId> = found.iter().map(LockedInstance::id).collect();
+    ids.sort();
+    ids
+}
+
+fn running(plan: &EndPlan<'_>) -> Vec<InstanceId> {
+    let told = [&plan.requested[..], &plan.terminated[..]].concat();
+    let ran = told
+        .into_iter()
+        .filter(|found| found.status == Status::Executing);
+    ids(&ran.collect::<Vec<_>>())
+}

@@ -1,0 +1,88 @@
+//! The effects of a verb on other rows: the statements that cause them, and their answers.
+//!
+//! Commits, cascades and operators' verbs use them when an instance ends. Each statement reads the
+//! rows that this transaction has written before, so it must come after those writes. The order of
+//! the locks is: rows that enter a window, parents, the next rows of partition keys. All verbs keep
+//! this order, so that no two of them deadlock here (docs/protocol.md, defect 7).
+
+use crate::decode::column;
+use crate::error::Failure;
+use crate::session::statement::{self, Call, ids_of, references, value};
+use outlast_core::{ClaimRef, QueueNames};
+use tokio_postgres::Row;
+
+/// The effects on other instances.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub(crate) woken: QueueNames,
+    pub(crate) cascades: bool,
+}
+
+impl Effects {
+    /// Adds the effects of one statement: queues with more to claim, and cascades that were left.
+    pub(crate) fn add(
+        &mut self,
+        statement: statement::Statement,
+        rows: &[Row],
+    ) -> Result<(), Failure> {
+        let name = statement.name;
+        if name == statement::CASCADE_LEAVE.name {
+            self.cascades = true;
+        } else if name == statement::COMMIT_CLOSE.name {
+            self.cascades |= !rows.is_empty();
+        }
+        for row in rows {
+            if name == statement::COMMIT_JOIN.name {
+                add_if(&mut self.woken, row, "released")?;
+                self.cascades |= column::<bool>(row, "cascades")?;
+            } else if name == statement::COMMIT_LET_THROUGH.name {
+                self.woken.insert(column(row, "queue")?);
+            } else if name == statement::COMMIT_ADMIT.name || name == statement::OPERATE_CANCEL.name
+            {
+                add_if(&mut self.woken, row, "eligible")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Clears the inboxes of finished instances.
+pub(crate) fn clearing<'a>(ended: &[ClaimRef]) -> Call<'a> {
+    statement::COMMIT_CLEAR.with([value(ids_of(ended))])
+}
+
+/// Leaves cascades for children, after this transaction has written their finished parents.
+pub(crate) fn closing(ended: &[ClaimRef]) -> Call<'static> {
+    statement::COMMIT_CLOSE.with(references(ended))
+}
+
+/// Admits waiting siblings into windows, after this transaction has written the finished children.
+pub(crate) fn admitting(ended: &[ClaimRef]) -> Call<'static> {
+    statement::COMMIT_ADMIT.with(references(ended))
+}
+
+/// Counts finished children off their parents, after this transaction has written the children.
+pub(crate) fn joining(ended: &[ClaimRef]) -> Call<'static> {
+    statement::COMMIT_JOIN.with(references(ended))
+}
+
+/// Lets the next row of each partition key through, after this transaction has freed the keys.
+pub(crate) fn letting_through(left: &[ClaimRef]) -> Call<'static> {
+    statement::COMMIT_LET_THROUGH.with(references(left))
+}
+
+/// Adds the queue of a row if the row's column `condition` is true.
+pub(crate) fn add_if(woken: &mut QueueNames, row: &Row, condition: &str) -> Result<(), Failure> {
+    if column(row, condition)? {
+        woken.insert(column(row, "queue")?);
+    }
+    Ok(())
+}
+
+/// Adds the queues of all rows.
+pub(crate) fn add_all(woken: &mut QueueNames, rows: &[Row]) -> Result<(), Failure> {
+    for row in rows {
+        woken.insert(column(row, "queue")?);
+    }
+    Ok(())
+}

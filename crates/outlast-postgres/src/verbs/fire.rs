@@ -1,0 +1,34 @@
+//! The timers' verb: wakes waits and joins whose deadline has passed.
+
+use crate::decode::{column, duration, instance_id};
+use crate::error::Failure;
+use crate::session::Session;
+use crate::session::statement::{self, value};
+use crate::session::tx_settings::TxKind;
+use outlast_core::limits::{self, BATCH_MAX};
+use outlast_core::{Fired, Result};
+
+pub(crate) async fn fire(session: &Session, max: usize) -> Result<Fired> {
+    limits::check_batch("fire", max, BATCH_MAX).map_err(|invalid| invalid.during("fire"))?;
+    session
+        .retry("fire", || Box::pin(fire_once(session, max)))
+        .await
+}
+
+async fn fire_once(session: &Session, max: usize) -> Result<Fired, Failure> {
+    let calls = [
+        statement::FIRE.with([value(max as i64)]),
+        statement::FIRE_NEXT_DUE.with([]),
+    ];
+    let answers = session.transact(TxKind::Write, &calls).await?;
+    let mut fired = Fired::default();
+    for row in &answers[0] {
+        fired.woken_instances.push(instance_id(row)?);
+        fired.woken.insert(column(row, "queue")?);
+        fired.cascades |= column::<bool>(row, "cascades")?;
+    }
+    if let Some(row) = answers[1].first() {
+        fired.next_due_in = Some(duration(column(row, "due_us")?));
+    }
+    Ok(fired)
+}

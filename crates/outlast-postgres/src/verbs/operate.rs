@@ -1,0 +1,310 @@
+//! Operators' verbs: cancel, terminate, retry, delete, pause and resume.
+//!
+//! Each verb locks its instances by id and records what it did.
+
+use crate::decode::{column, instance_id};
+use crate::error::Failure;
+use crate::session::statement::{self, Call, ids_of, references, value};
+use crate::session::tx_settings::TxKind;
+use crate::session::{Session, Transaction};
+use crate::verbs::effects::{Effects, add_all};
+use crate::verbs::end_instances::{EndPlan, LockedInstance, claims, leaving, recording};
+use outlast_core::limits::{self, BATCH_MAX};
+use outlast_core::{
+    CancelAnswer, Cancelled, DeleteAnswer, Error, Extent, InstanceId, Note, QueueNames, Result,
+    Retried, RetryAnswer, Status, TerminateAnswer, Terminated, Verb,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio_postgres::Row;
+
+pub(crate) async fn cancel(
+    session: &Session,
+    ids: &[InstanceId],
+    extent: Extent,
+    note: &Note,
+) -> Result<Cancelled> {
+    check("cancel", ids, note)?;
+    if ids.is_empty() {
+        return Ok(Cancelled::default());
+    }
+    session
+        .retry("cancel", || {
+            Box::pin(cancel_once(session, ids, extent, note))
+        })
+        .await
+}
+
+async fn cancel_once(
+    session: &Session,
+    ids: &[InstanceId],
+    extent: Extent,
+    note: &Note,
+) -> Result<Cancelled, Failure> {
+    let mut transaction = session.begin(TxKind::Write).await?;
+    let found = found(transaction.run(&[locking(ids)]).await?)?;
+    let mut plan = EndPlan::new(note, None);
+    found.values().for_each(|was| plan.cancel(was));
+    let tree = tree(extent, Verb::Cancel, note, &found);
+    let effects = carry_out(transaction, &plan, tree).await?;
+    let mut requested: BTreeSet<InstanceId> =
+        plan.requested.iter().map(LockedInstance::id).collect();
+    let mut ended: BTreeSet<InstanceId> =
+        plan.never_started.iter().map(LockedInstance::id).collect();
+    let asked = requested.clone();
+    // An instance that is named twice has, the second time, the state that the first mention left.
+    let answers = ids
+        .iter()
+        .map(|id| match found.get(id) {
+            None => CancelAnswer::NotFound,
+            Some(was) if requested.remove(id) => CancelAnswer::Requested(was.status),
+            Some(_) if ended.remove(id) => CancelAnswer::NeverStarted,
+            Some(was) if was.status.is_terminal() => CancelAnswer::AlreadyEnded(was.status),
+            Some(was) if asked.contains(id) => CancelAnswer::AlreadyRequested(woken(was.status)),
+            Some(was) if was.is_asked() => CancelAnswer::AlreadyRequested(was.status),
+            Some(_) => CancelAnswer::AlreadyEnded(Status::Cancelled),
+        })
+        .collect();
+    Ok(Cancelled {
+        answers,
+        woken: effects.woken,
+        cascades: effects.cascades,
+    })
+}
+
+/// Returns the status of an instance after a cancel request.
+fn woken(status: Status) -> Status {
+    match status {
+        Status::AwaitingSignal | Status::Sleeping | Status::AwaitingChildren => Status::Runnable,
+        Status::Runnable
+        | Status::Executing
+        | Status::Done
+        | Status::Failed
+        | Status::Cancelled => status,
+    }
+}
+
+pub(crate) async fn terminate(
+    session: &Session,
+    ids: &[InstanceId],
+    extent: Extent,
+    note: &Note,
+) -> Result<Terminated> {
+    check("terminate", ids, note)?;
+    if ids.is_empty() {
+        return Ok(Terminated::default());
+    }
+    session
+        .retry("terminate", || {
+            Box::pin(terminate_once(session, ids, extent, note))
+        })
+        .await
+}
+
+async fn terminate_once(
+    session: &Session,
+    ids: &[InstanceId],
+    extent: Extent,
+    note: &Note,
+) -> Result<Terminated, Failure> {
+    let mut transaction = session.begin(TxKind::Write).await?;
+    let found = found(transaction.run(&[locking(ids)]).await?)?;
+    let mut plan = EndPlan::new(note, None);
+    found.values().for_each(|was| plan.terminate(was));
+    let tree = tree(extent, Verb::Terminate, note, &found);
+    let effects = carry_out(transaction, &plan, tree).await?;
+    let mut fresh: BTreeSet<InstanceId> = plan.terminated.iter().map(LockedInstance::id).collect();
+    let answers = ids
+        .iter()
+        .map(|id| match found.get(id) {
+            None => TerminateAnswer::NotFound,
+            Some(was) if fresh.remove(id) => TerminateAnswer::Terminated(was.status),
+            Some(was) if was.status.is_terminal() => TerminateAnswer::AlreadyEnded(was.status),
+            Some(_) => TerminateAnswer::AlreadyEnded(Status::Cancelled),
+        })
+        .collect();
+    Ok(Terminated {
+        answers,
+        woken: effects.woken,
+        cascades: effects.cascades,
+    })
+}
+
+/// Leaves cascades to all descendants of these instances, finished or not.
+fn tree<'a>(
+    extent: Extent,
+    verb: Verb,
+    note: &'a Note,
+    found: &'a BTreeMap<InstanceId, LockedInstance>,
+) -> Option<Call<'a>> {
+    match extent {
+        Extent::One => None,
+        Extent::Tree => leaving(verb.as_str(), note, found.values()),
+    }
+}
+
+async fn carry_out(
+    transaction: Transaction<'_>,
+    plan: &EndPlan<'_>,
+    tree: Option<Call<'_>>,
+) -> Result<Effects, Failure> {
+    let calls = plan.calls(tree);
+    let answers = transaction.finish(&calls).await?;
+    EndPlan::effects(&calls, &answers)
+}
+
+pub(crate) async fn retry(session: &Session, ids: &[InstanceId], note: &Note) -> Result<Retried> {
+    check("retry", ids, note)?;
+    if ids.is_empty() {
+        return Ok(Retried::default());
+    }
+    session
+        .retry("retry", || Box::pin(retry_once(session, ids, note)))
+        .await
+}
+
+async fn retry_once(
+    session: &Session,
+    ids: &[InstanceId],
+    note: &Note,
+) -> Result<Retried, Failure> {
+    let mut transaction = session.begin(TxKind::Write).await?;
+    let found = found(transaction.run(&[locking(ids)]).await?)?;
+    let ended_badly =
+        |was: &&LockedInstance| matches!(was.status, Status::Failed | Status::Cancelled);
+    let bad: Vec<LockedInstance> = found.values().filter(ended_badly).copied().collect();
+    let mut woken = QueueNames::new();
+    if bad.is_empty() {
+        transaction.finish(&[]).await?;
+    } else {
+        let claims = claims(&bad);
+        let calls = [
+            statement::OPERATE_LOCK_PARENTS.with([value(ids_of(&claims))]),
+            statement::OPERATE_REJOIN.with(references(&claims)),
+            statement::OPERATE_RETRY.with(references(&claims)),
+            recording(Verb::Retry, note, &bad, None),
+        ];
+        let answers = transaction.finish(&calls).await?;
+        add_all(&mut woken, &answers[2])?;
+    }
+    let mut fresh: BTreeSet<InstanceId> = bad.iter().map(LockedInstance::id).collect();
+    let answers = ids
+        .iter()
+        .map(|id| match found.get(id) {
+            None => RetryAnswer::NotFound,
+            Some(_) if fresh.remove(id) => RetryAnswer::Retried,
+            Some(was) if matches!(was.status, Status::Failed | Status::Cancelled) => {
+                RetryAnswer::NotEndedBadly(Status::Runnable)
+            }
+            Some(was) => RetryAnswer::NotEndedBadly(was.status),
+        })
+        .collect();
+    Ok(Retried { answers, woken })
+}
+
+pub(crate) async fn delete(
+    session: &Session,
+    ids: &[InstanceId],
+    note: &Note,
+) -> Result<Vec<DeleteAnswer>> {
+    check("delete", ids, note)?;
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    session
+        .retry("delete", || Box::pin(delete_once(session, ids, note)))
+        .await
+}
+
+async fn delete_once(
+    session: &Session,
+    ids: &[InstanceId],
+    note: &Note,
+) -> Result<Vec<DeleteAnswer>, Failure> {
+    let mut transaction = session.begin(TxKind::Write).await?;
+    let all: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let answers = transaction
+        .run(&[locking(ids), statement::OPERATE_DELETE.with([value(all)])])
+        .await?;
+    let found = found_in(&answers[0])?;
+    let (mut verdicts, mut removed) = (BTreeMap::new(), Vec::new());
+    for row in &answers[1] {
+        let id = instance_id(row)?;
+        let lives = |was: &&LockedInstance| !was.status.is_terminal();
+        let verdict = match column::<Option<i64>>(row, "parent_id")? {
+            _ if column(row, "removed")? => {
+                removed.extend(found.get(&id));
+                DeleteAnswer::Deleted
+            }
+            _ if let Some(was) = found.get(&id).filter(lives) => DeleteAnswer::NotEnded(was.status),
+            Some(parent) => DeleteAnswer::ParentLives(InstanceId(parent)),
+            None => DeleteAnswer::Cascading,
+        };
+        verdicts.insert(id, verdict);
+    }
+    removed.sort_by_key(LockedInstance::id);
+    transaction
+        .finish(&[recording(Verb::Delete, note, &removed, None)])
+        .await?;
+    let mut gone = BTreeSet::new();
+    Ok(ids
+        .iter()
+        .map(|id| match verdicts.get(id) {
+            Some(DeleteAnswer::Deleted) if !gone.insert(*id) => DeleteAnswer::NotFound,
+            Some(verdict) => *verdict,
+            None => DeleteAnswer::NotFound,
+        })
+        .collect())
+}
+
+pub(crate) async fn pause(session: &Session, queue: &str, note: &Note) -> Result<bool> {
+    switch(session, "pause", statement::OPERATE_PAUSE, queue, note).await
+}
+
+pub(crate) async fn resume(session: &Session, queue: &str, note: &Note) -> Result<bool> {
+    switch(session, "resume", statement::OPERATE_RESUME, queue, note).await
+}
+
+async fn switch(
+    session: &Session,
+    operation: &'static str,
+    statement: statement::Statement,
+    queue: &str,
+    note: &Note,
+) -> Result<bool> {
+    note.check().map_err(|invalid| invalid.during(operation))?;
+    limits::check_name("queue", queue).map_err(|invalid| invalid.during(operation))?;
+    session
+        .retry(operation, || {
+            Box::pin(async move {
+                let call = statement.with([
+                    value(queue),
+                    value(note.by.as_str()),
+                    value(note.clean_reason()),
+                ]);
+                let answers = session.transact(TxKind::Write, &[call]).await?;
+                Ok(!answers[0].is_empty())
+            })
+        })
+        .await
+}
+
+fn check(operation: &'static str, ids: &[InstanceId], note: &Note) -> Result<(), Error> {
+    note.check().map_err(|invalid| invalid.during(operation))?;
+    limits::check_batch(operation, ids.len(), BATCH_MAX)
+        .map_err(|invalid| invalid.during(operation))
+}
+
+fn locking(ids: &[InstanceId]) -> Call<'static> {
+    statement::OPERATE_LOCK.with([value(ids.iter().map(|id| id.0).collect::<Vec<i64>>())])
+}
+
+fn found(answers: Vec<Vec<Row>>) -> Result<BTreeMap<InstanceId, LockedInstance>, Failure> {
+    found_in(&answers[0])
+}
+
+/// Returns the instances that the operator's transaction has locked.
+fn found_in(rows: &[Row]) -> Result<BTreeMap<InstanceId, LockedInstance>, Failure> {
+    rows.iter()
+        .map(|row| LockedInstance::read(row).map(|found| (found.id(), found)))
+        .collect()
+}

@@ -1,0 +1,810 @@
+//! Roles with no more rights than they need: the worker does every verb, the enqueuer starts and signals, the reader
+//! looks, and none of them does anything else (docs/security.md).
+
+use crate::support::work::{self, task};
+use crate::support::{Database, raw, raw_to, unique_schema, url_of, value_of};
+use outlast_conformance::{Subject, Threads, suite, try_rule};
+use outlast_core::{
+    Delivery, Error, ErrorKind, Extent, Filter, Inserted, Inspect, InstanceId, Json, ListRequest,
+    ManualClock, NewInstance, NewSignal, Note, Outcome, Result, Scope, SignalOrInsert, Status,
+    StepCountRequest, Store, Target, WriteCheck,
+};
+use outlast_postgres::{Migrations, Options, Postgres, Roles, testing};
+use std::collections::BTreeSet;
+use tokio_postgres::error::SqlState;
+
+/// A schema with an owner of its own, and a role for each part.
+struct Scene {
+    schema: String,
+    /// Where its roles connect to.
+    database: String,
+}
+
+impl Scene {
+    /// In the database of all tests.
+    async fn new() -> Scene {
+        let database = url_of(|config| config);
+        Scene::named(unique_schema(), database).await
+    }
+
+    async fn named(schema: String, database: String) -> Scene {
+        let scene = Scene { schema, database };
+        let admin = raw_to(&scene.database).await;
+        for role in scene.roles() {
+            let create = format!("create role \"{role}\" login");
+            admin.batch_execute(&create).await.unwrap();
+        }
+        // The owner may create nothing else in the database.
+        let (schema, owner) = (&scene.schema, scene.role("owner"));
+        let create = format!("create schema \"{schema}\" authorization \"{owner}\"");
+        admin.batch_execute(&create).await.unwrap();
+        let migrated = scene.options("owner").connect().await.unwrap();
+        migrated.close().await;
+        scene.grant().await;
+        scene
+    }
+
+    fn role(&self, part: &str) -> String {
+        // A role's name has 63 bytes, as a schema's has.
+        let short: String = self.schema.chars().rev().take(40).collect();
+        format!("{short} {part}")
+    }
+
+    fn roles(&self) -> [String; 5] {
+        ["owner", "worker", "enqueuer", "reader", "stranger"].map(|part| self.role(part))
+    }
+
+    fn all(&self) -> Roles {
+        Roles::new()
+            .worker(self.role("worker"))
+            .enqueuer(self.role("enqueuer"))
+            .reader(self.role("reader"))
+    }
+
+    async fn grant(&self) {
+        let owner = self.options("owner");
+        owner.grant(&self.all()).await.unwrap();
+    }
+
+    fn url(&self, part: &str) -> String {
+        let role = self.role(part).replace(' ', "%20");
+        let (_, rest) = self.database.split_once('@').unwrap();
+        format!("postgres://{role}@{rest}")
+    }
+
+    fn options(&self, part: &str) -> Options {
+        let options = Postgres::options(&self.url(part)).unwrap();
+        options.schema(&self.schema).max_connections(4)
+    }
+
+    async fn store(&self, part: &str) -> Postgres {
+        self.options(part).connect().await.unwrap()
+    }
+
+    async fn client(&self, part: &str) -> tokio_postgres::Client {
+        raw_to(&self.url(part)).await
+    }
+
+    async fn drop(self) {
+        let admin = raw_to(&self.database).await;
+        let mut sql = format!(
+            "set client_min_messages = warning; drop schema \"{}\" cascade",
+            self.schema
+        );
+        for role in self.roles() {
+            sql.push_str(&format!("; drop owned by \"{role}\"; drop role \"{role}\""));
+        }
+        admin.batch_execute(&sql).await.unwrap();
+    }
+}
+
+/// Whether `sql` is refused for want of a right; it fails the test when it fails for anything else than its values.
+async fn is_denied(client: &tokio_postgres::Client, sql: &str) -> bool {
+    client.batch_execute("begin").await.unwrap();
+    let answer = client.batch_execute(sql).await;
+    client.batch_execute("rollback").await.unwrap();
+    let Err(error) = answer else {
+        return false;
+    };
+    let code = error.code().expect("the server said it").code().to_owned();
+    let about_values = ["22", "23"].iter().any(|class| code.starts_with(class));
+    let denied = code == SqlState::INSUFFICIENT_PRIVILEGE.code();
+    assert!(denied || about_values, "{sql}\n{error:?}");
+    denied
+}
+
+/// Which of the store's statements a role may not execute. Rights are looked at before values, so nulls will do.
+async fn denied_statements(scene: &Scene, part: &str) -> BTreeSet<&'static str> {
+    let (admin, client) = (raw_to(&scene.database).await, scene.client(part).await);
+    let mut denied = BTreeSet::new();
+    for (name, text) in testing::statements(&scene.schema) {
+        let parameters = admin.prepare(&text).await.unwrap().params().len();
+        let nulls = vec!["null"; parameters].join(", ");
+        let arguments = match parameters {
+            0 => String::new(),
+            _ => format!("({nulls})"),
+        };
+        let sql = format!("prepare tried as {text}; execute tried{arguments}; deallocate tried");
+        if is_denied(&client, &sql).await {
+            denied.insert(name);
+        }
+        let _ = client.batch_execute("deallocate all").await;
+    }
+    denied
+}
+
+#[test]
+fn a_worker_does_an_engines_work() {
+    async fn open() -> Subject {
+        let (scene, clock) = (Scene::new().await, ManualClock::default());
+        let store = scene.options("worker").clock(clock.clone()).connect().await;
+        Subject::new(store.unwrap(), clock).cleaned_by(async move {
+            let dropped = tokio::spawn(scene.drop());
+            dropped.await.expect("the schema is dropped");
+        })
+    }
+    let rule = suite::batches::a_mixed_workload_comes_to_rest_without_anything_to_mend;
+    try_rule(Threads::Several, open, rule);
+}
+
+#[tokio::test]
+async fn a_worker_executes_every_statement_and_changes_no_table() {
+    let scene = Scene::new().await;
+    assert_eq!(denied_statements(&scene, "worker").await, BTreeSet::new());
+    let (client, s) = (scene.client("worker").await, &scene.schema);
+    for sql in [
+        format!("create table \"{s}\".mine ()"),
+        format!("create function \"{s}\".now(integer) returns integer language sql as 'select 1'"),
+        format!(
+            "create or replace function \"{s}\".now() returns timestamptz language sql as 'select now()'"
+        ),
+        format!("create index on \"{s}\".instances (step)"),
+        format!("alter table \"{s}\".instances add column mine text"),
+        format!("alter schema \"{s}\" rename to mine"),
+        format!("drop table \"{s}\".signals"),
+        format!("drop function \"{s}\".now()"),
+        format!("drop schema \"{s}\" cascade"),
+        format!("truncate \"{s}\".instances"),
+        format!("update \"{s}\".meta set value = 1"),
+        format!("update \"{s}\".operations set operator = 'somebody else'"),
+        format!("alter sequence \"{s}\".instances_id_seq restart"),
+        format!("select setval('\"{s}\".instances_id_seq', 1)"),
+        format!("lock table \"{s}\".meta in exclusive mode"),
+        format!(
+            "create trigger mine after insert on \"{s}\".instances execute function suppress_redundant_updates_trigger()"
+        ),
+    ] {
+        assert!(is_denied(&client, &sql).await, "{sql}");
+    }
+    scene.drop().await;
+}
+
+#[tokio::test]
+async fn an_enqueuer_starts_and_signals_through_the_store() {
+    let scene = Scene::new().await;
+    let web = scene.options("enqueuer").enqueue_only().connect().await;
+    let (web, worker) = (web.unwrap(), scene.store("worker").await);
+    assert_eq!(web.check_writes().await.unwrap(), WriteCheck::NoRight);
+
+    // More than go together in one message.
+    let rows: Vec<_> = (0..60)
+        .map(|n| task().correlation_key(format!("order:{n}")))
+        .collect();
+    let inserted = web.insert(rows.clone(), None).await.unwrap();
+    let ids: Vec<_> = inserted.rows.iter().filter_map(Inserted::new_id).collect();
+    assert_eq!(ids.len(), 60);
+    assert!(ids.is_sorted());
+    assert_eq!(inserted.woken, ["default".to_owned()].into());
+    let again = web.insert(rows, None).await.unwrap();
+    assert_eq!(
+        again.rows[59],
+        Inserted::Duplicate {
+            holder: Some(ids[59])
+        }
+    );
+    assert!(again.woken.is_empty());
+
+    let parked = park(&worker, "order:0").await;
+    let to = |target| NewSignal::new(target, "paid", Json::null());
+    let by_key = Target::Key {
+        machine: "task".into(),
+        key: "order:0".into(),
+    };
+    let signals = vec![
+        to(by_key.clone()).dedup_key("evt"),
+        to(Target::Id(parked)).dedup_key("evt"),
+        to(Target::Id(InstanceId(i64::MAX))),
+    ];
+    let delivered = web.deliver(signals, None).await.unwrap();
+    assert!(
+        matches!(delivered.answers[0], Delivery::Delivered { instance, woke: true, .. } if instance == parked)
+    );
+    assert_eq!(
+        delivered.answers[1],
+        Delivery::Duplicate { instance: parked }
+    );
+    assert_eq!(delivered.answers[2], Delivery::NoTarget);
+    assert_eq!(delivered.woken, ["default".to_owned()].into());
+
+    // A batch is all or nothing here too.
+    let bad = vec![task(), NewInstance::new("", "start", Json::null())];
+    assert_eq!(
+        web.insert(bad, None).await.unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+    web.close().await;
+    worker.close().await;
+    scene.drop().await;
+}
+
+#[tokio::test]
+async fn an_enqueuers_signal_starts_its_target_when_nobody_holds_the_key() {
+    let scene = Scene::new().await;
+    let web = scene.options("enqueuer").enqueue_only().connect().await;
+    let (web, worker) = (web.unwrap(), scene.store("worker").await);
+    let request = |key: &str| SignalOrInsert {
+        row: task().correlation_key(key),
+        name: "paid".into(),
+        payload: Json::null(),
+        dedup_key: None,
+    };
+    let first = web.signal_or_insert(request("a")).await.unwrap();
+    let started = first.inserted.expect("nobody held the key");
+    assert!(
+        matches!(first.delivery, Delivery::Delivered { instance, woke: false, .. } if instance == started)
+    );
+    let second = web.signal_or_insert(request("a")).await.unwrap();
+    assert_eq!(second.inserted, None);
+    assert!(matches!(second.delivery, Delivery::Delivered { instance, .. } if instance == started));
+    assert_eq!(worker.signals(started, None).await.unwrap().len(), 2);
+
+    // A holder that has ended and keeps its key is not replaced.
+    let kept = task().correlation("kept", Scope::FOREVER);
+    let kept = work::insert(&worker, kept).await;
+    worker
+        .terminate(vec![kept], Extent::One, Note::by("test"))
+        .await
+        .unwrap();
+    let third = web.signal_or_insert(request("kept")).await.unwrap();
+    assert_eq!((third.inserted, third.delivery), (None, Delivery::NoTarget));
+    web.close().await;
+    worker.close().await;
+    scene.drop().await;
+}
+
+/// Parks the only task with this key until it is paid.
+async fn park(store: &Postgres, key: &str) -> InstanceId {
+    let worker = work::worker(store).await;
+    let claims = store
+        .claim(work::request(worker, 100))
+        .await
+        .unwrap()
+        .claims;
+    let mut parked = None;
+    for claim in claims {
+        let outcome = match claim.correlation_key.as_deref() == Some(key) {
+            true => Outcome::Wait {
+                names: vec!["paid".into()],
+                step: "paid".into(),
+                state: Json::null(),
+                timeout: None,
+            },
+            false => continue,
+        };
+        parked = Some(claim.id);
+        let commit = outlast_core::Commit::of(&claim, outcome);
+        store.commit(vec![commit].into()).await.unwrap();
+    }
+    let parked = parked.expect("it was claimed");
+    assert_eq!(
+        work::get(store, parked).await.status,
+        Status::AwaitingSignal
+    );
+    parked
+}
+
+#[tokio::test]
+async fn an_enqueuer_starts_and_signals_in_plain_sql() {
+    let scene = Scene::new().await;
+    let (client, s) = (scene.client("enqueuer").await, &scene.schema);
+    let id: i64 = value_of(
+        &client,
+        &format!("select \"{s}\".insert('task', 'start', correlation_key => 'order:1')"),
+    )
+    .await;
+    for (sql, expected) in [
+        (format!("select \"{s}\".signal({id}, 'paid')"), "delivered"),
+        (
+            format!("select \"{s}\".signal('task', 'order:1', 'paid', '{{\"amount\": 1}}'::jsonb)"),
+            "delivered",
+        ),
+        (
+            format!("select \"{s}\".signal('task', 'order:1', 'paid', '{{\"amount\": 1}}')"),
+            "delivered",
+        ),
+        (
+            format!("select \"{s}\".signal('task', 'order:2', 'paid')"),
+            "no_target",
+        ),
+    ] {
+        assert_eq!(value_of::<String>(&client, &sql).await, expected, "{sql}");
+    }
+    scene.drop().await;
+}
+
+#[tokio::test]
+async fn an_enqueuer_does_nothing_else() {
+    let scene = Scene::new().await;
+    let all: BTreeSet<_> = testing::statements(&scene.schema)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    let denied = denied_statements(&scene, "enqueuer").await;
+    let allowed: Vec<_> = all.difference(&denied).copied().collect();
+    // Those of an examination read what the server shows everybody, and the schema's version.
+    assert_eq!(
+        allowed,
+        [
+            "doctor/holders",
+            "doctor/rights",
+            "doctor/schema",
+            "doctor/server",
+            "doctor/table",
+            "notify/notify",
+            "transaction/insert",
+            "transaction/signal"
+        ]
+    );
+    let client = scene.client("enqueuer").await;
+    for sql in intrusions(&scene.schema) {
+        assert!(is_denied(&client, &sql).await, "{sql}");
+    }
+    scene.drop().await;
+}
+
+/// What only workers and owners may do to the tables, and readers in part.
+fn intrusions(schema: &str) -> Vec<String> {
+    let mut sql = Vec::new();
+    for table in [
+        "instances",
+        "signals",
+        "workers",
+        "queues",
+        "operations",
+        "runs",
+        "delays",
+    ] {
+        sql.push(format!("select from \"{schema}\".{table}"));
+        sql.extend(writes(schema, table));
+    }
+    sql.extend(writes(schema, "meta"));
+    for function in [
+        "now()",
+        "check_text('a', 'b', 1)",
+        "check_json('a', '1')",
+        "check_scope('{}')",
+        "check_machine('a', 1)",
+        "check_name('a', 'b', 1)",
+        "check_new_machine('a', 1)",
+        "check_moment('a', null)",
+        "check_stored('a', '1')",
+        "check_json_bytes('a', 1, 1)",
+        "check_json_depth('a', '1')",
+    ] {
+        sql.push(format!("select \"{schema}\".{function}"));
+    }
+    sql
+}
+
+fn writes(schema: &str, table: &str) -> Vec<String> {
+    let column = match table {
+        "meta" => "key",
+        "queues" | "workers" => "name",
+        "operations" => "operator",
+        "runs" | "delays" => "count",
+        _ => "id",
+    };
+    vec![
+        format!("insert into \"{schema}\".{table} ({column}) select null"),
+        format!("update \"{schema}\".{table} set {column} = {column}"),
+        format!("select from \"{schema}\".{table} for share"),
+        format!("delete from \"{schema}\".{table}"),
+        format!("truncate \"{schema}\".{table}"),
+        format!("alter table \"{schema}\".{table} add column mine text"),
+        format!("drop table \"{schema}\".{table}"),
+    ]
+}
+
+#[tokio::test]
+async fn what_an_enqueuer_sends_is_held_to_the_limits_whatever_it_sends_it_with() {
+    let scene = Scene::new().await;
+    let (client, s) = (scene.client("enqueuer").await, &scene.schema);
+    let insert_one = |machine: &str, version: &str, step: &str, state: &str, rest: &str| {
+        format!(
+            "select * from \"{s}\".insert_one({machine}, {version}, {step}, {state}, 'default', 0::smallint, {rest})"
+        )
+    };
+    let plain = "0, null, null, null, null, null";
+    let deliver_one = |name: &str, payload: &str, dedup: &str| {
+        format!(
+            "select * from \"{s}\".deliver_one(1, null, null, {name}, {payload}, {dedup}, 10000)"
+        )
+    };
+    let deep = format!("'{}{}'", "[".repeat(101), "]".repeat(101));
+    for sql in [
+        insert_one("'a/b'", "1", "'s'", "'1'", plain),
+        insert_one("''", "1", "'s'", "'1'", plain),
+        insert_one("null", "1", "'s'", "'1'", plain),
+        insert_one("'a'", "0", "'s'", "'1'", plain),
+        insert_one("'a'", "1", "E'a\\x01b'", "'1'", plain),
+        insert_one("'a'", "1", "repeat('x', 201)", "'1'", plain),
+        insert_one("'a'", "1", "'s'", "null", plain),
+        insert_one("'a'", "1", "'s'", &deep, plain),
+        insert_one("'a'", "1", "'s'", r#"'"\u0000"'"#, plain),
+        insert_one("'a'", "1", "'s'", "to_json(repeat('x', 1048576))", plain),
+        insert_one(
+            "'a'",
+            "1",
+            "'s'",
+            "'1'",
+            "0, null, repeat('x', 513), null, null, null",
+        ),
+        insert_one(
+            "'a'",
+            "1",
+            "'s'",
+            "'1'",
+            "0, null, null, 'k', '{done}', null",
+        ),
+        insert_one("'a'", "1", "'s'", "'1'", "0, null, null, 'k', null, null"),
+        insert_one(
+            "'a'",
+            "1",
+            "'s'",
+            "'1'",
+            "0, 300000000000000000, null, null, null, null",
+        ),
+        deliver_one("''", "'1'", "null"),
+        deliver_one("null", "'1'", "null"),
+        deliver_one("'a'", "null", "null"),
+        deliver_one("'a'", &deep, "null"),
+        deliver_one("'a'", "'1'", "repeat('x', 513)"),
+    ] {
+        let error = client.batch_execute(&sql).await.unwrap_err();
+        let code = error.code().unwrap().code();
+        assert!(code.starts_with("22"), "{sql}\n{error:?}");
+    }
+    let admin = raw_to(&scene.database).await;
+    let rows: i64 = value_of(&admin, &format!("select count(*) from \"{s}\".instances")).await;
+    assert_eq!(rows, 0);
+    scene.drop().await;
+}
+
+#[tokio::test]
+async fn a_reader_looks_at_everything_and_writes_nothing() {
+    let scene = Scene::new().await;
+    let (worker, reader) = (scene.store("worker").await, scene.store("reader").await);
+    let id = work::insert(&worker, task().correlation_key("order:1")).await;
+    let signal = NewSignal::new(Target::Id(id), "paid", Json::null());
+    worker.deliver(vec![signal], None).await.unwrap();
+    worker.pause("default", Note::by("test")).await.unwrap();
+
+    assert!(reader.now().await.is_ok());
+    assert_eq!(reader.get(id).await.unwrap().unwrap().id, id);
+    assert_eq!(
+        reader.find("task", "order:1").await.unwrap().unwrap().id,
+        id
+    );
+    let page = reader
+        .list(ListRequest {
+            limit: 10,
+            ..ListRequest::default()
+        })
+        .await
+        .unwrap();
+    assert_eq!(page.instances.len(), 1);
+    assert!(reader.count(Filter::default()).await.is_ok());
+    assert_eq!(reader.signals(id, None).await.unwrap().len(), 1);
+    assert!(reader.children(id, None, None).await.unwrap().is_empty());
+    assert_eq!(reader.queues().await.unwrap().len(), 1);
+    assert!(reader.workers().await.unwrap().is_empty());
+    assert_eq!(reader.operations(None).await.unwrap().len(), 1);
+    assert_eq!(reader.rounds(id).await.unwrap(), []);
+    let everything = StepCountRequest {
+        after: None,
+        limit: 10,
+    };
+    assert_eq!(
+        reader.count_by_step(everything).await.unwrap().groups.len(),
+        1
+    );
+    let now = reader.now().await.unwrap();
+    worker.add_run_stats(work::stats(now)).await.unwrap();
+    assert_eq!(reader.run_stats(now).await.unwrap().runs.len(), 1);
+    assert_eq!(worker.check_writes().await.unwrap(), WriteCheck::Works);
+    assert_eq!(reader.check_writes().await.unwrap(), WriteCheck::NoRight);
+
+    let client = scene.client("reader").await;
+    let denied = denied_statements(&scene, "reader").await;
+    for (name, text) in testing::statements(&scene.schema) {
+        let may = name.starts_with("inspect/") || name == "notify/notify";
+        assert_eq!(
+            denied.contains(name),
+            !may && needs_rights_to_write(&text),
+            "{name}"
+        );
+    }
+    for sql in intrusions(&scene.schema) {
+        let looks =
+            (sql.starts_with("select from") && !sql.ends_with("share")) || sql.ends_with(".now()");
+        assert_eq!(is_denied(&client, &sql).await, !looks, "{sql}");
+    }
+    for call in ["insert('task', 'start')", "signal(1, 'paid')"] {
+        let sql = format!("select \"{}\".{call}", scene.schema);
+        assert!(is_denied(&client, &sql).await, "{sql}");
+    }
+    worker.close().await;
+    reader.close().await;
+    scene.drop().await;
+}
+
+/// Whether a statement writes, locks, counts up, or calls what does.
+fn needs_rights_to_write(text: &str) -> bool {
+    let sql: Vec<_> = text
+        .lines()
+        .filter(|line| !line.starts_with("--"))
+        .collect();
+    let sql = sql.join(" ");
+    [
+        "insert into ",
+        "update \"",
+        "delete from ",
+        "for update",
+        "for no key update",
+        "for key share",
+        "nextval(",
+        "_one(",
+    ]
+    .iter()
+    .any(|word| sql.contains(word))
+}
+
+#[tokio::test]
+async fn everybody_else_may_do_nothing_even_inside_the_schema() {
+    let scene = Scene::new().await;
+    let (client, s) = (scene.client("stranger").await, &scene.schema);
+    let may_enter = format!(
+        "grant usage on schema \"{s}\" to \"{}\"",
+        scene.role("stranger")
+    );
+    for inside in [false, true] {
+        if inside {
+            scene
+                .client("owner")
+                .await
+                .batch_execute(&may_enter)
+                .await
+                .unwrap();
+        }
+        for sql in intrusions(s) {
+            assert!(is_denied(&client, &sql).await, "{sql}");
+        }
+        for call in [
+            "insert('task', 'start')",
+            "signal(1, 'paid')",
+            "signal('task', 'key', 'paid', 'null'::jsonb)",
+            "signal('task', 'key', 'paid', 'null')",
+            "insert_one('a', 1, 's', '1', 'q', 0::smallint, 0, null, null, null, null, null)",
+            "deliver_one(1, null, null, 'a', '1', null, 1)",
+        ] {
+            let sql = format!("select \"{s}\".{call}");
+            assert!(is_denied(&client, &sql).await, "{sql}");
+        }
+        let sql = format!("select from \"{s}\".meta");
+        assert!(is_denied(&client, &sql).await);
+    }
+    scene.drop().await;
+}
+
+#[tokio::test]
+async fn every_object_of_the_schema_has_its_rights_decided() {
+    let scene = Scene::new().await;
+    let admin = raw_to(&scene.database).await;
+    let decided = scene.all().sql(&scene.schema).unwrap();
+    let query = "select case when c.relkind = 'S' then 'sequence' else 'table' end, c.relname::text
+                   from pg_class c where c.relnamespace = $1::text::regnamespace and c.relkind not in ('i', 't')
+                 union all
+                 select 'function', p.proname::text from pg_proc p where p.pronamespace = $1::text::regnamespace";
+    let quoted = format!("\"{}\"", scene.schema);
+    for row in admin.query(query, &[&quoted]).await.unwrap() {
+        let (kind, name): (&str, &str) = (row.get(0), row.get(1));
+        // Called by the functions that enqueue, with the rights of their owner.
+        let for_nobody = name.starts_with("check_")
+            || name == "queue_of"
+            || ["workers_id_seq", "operations_id_seq", "cascades_id_seq"].contains(&name);
+        let end = if kind == "function" { "(" } else { " " };
+        let is_decided = decided.contains(&format!("{quoted}.{name}{end}"));
+        assert!(
+            is_decided != for_nobody,
+            "the {kind} {name} is new: decide in roles.rs, or here, who may use it"
+        );
+    }
+    // Every function that runs with the owner's rights sets where names are looked up.
+    let query = "select p.proname::text, p.prosecdef,
+                        coalesce(array_to_string(p.proconfig, ' '), '') like '%search_path=pg_catalog, pg_temp%',
+                        coalesce(p.proacl::text, '=X') ~ '[{,]=|^='
+                   from pg_proc p where p.pronamespace = $1::text::regnamespace";
+    for row in admin.query(query, &[&quoted]).await.unwrap() {
+        let (name, definer, pinned, public): (&str, bool, bool, bool) =
+            (row.get(0), row.get(1), row.get(2), row.get(3));
+        let enqueues = ["insert", "signal", "insert_one", "deliver_one"].contains(&name);
+        assert_eq!((definer, pinned), (enqueues, enqueues), "{name}");
+        assert!(!public, "{name} may be called by everybody");
+    }
+    scene.drop().await;
+}
+
+#[tokio::test]
+async fn rights_can_be_given_again_and_a_role_keeps_only_the_last() {
+    let scene = Scene::new().await;
+    let client = scene.client("worker").await;
+    let delete = format!("delete from \"{}\".instances", scene.schema);
+    scene.grant().await;
+    assert!(!is_denied(&client, &delete).await);
+    let demoted = Roles::new().reader(scene.role("worker"));
+    scene.options("owner").grant(&demoted).await.unwrap();
+    assert!(is_denied(&client, &delete).await);
+    // Two parts for one role are both.
+    let both = Roles::new()
+        .reader(scene.role("worker"))
+        .worker(scene.role("worker"));
+    let sql = both.sql(&scene.schema).unwrap();
+    scene
+        .client("owner")
+        .await
+        .batch_execute(&sql)
+        .await
+        .unwrap();
+    assert!(!is_denied(&client, &delete).await);
+    scene.drop().await;
+}
+
+#[tokio::test]
+async fn schemas_and_roles_may_have_any_name_that_postgresql_takes() {
+    let admin = raw().await;
+    let (long, reserved) = (format!("{:x<63}", unique_schema()), "select".to_owned());
+    let database = Database::create().await;
+    for schema in [long, reserved] {
+        let scene = Scene::named(schema, database.url.clone()).await;
+        let web = scene.options("enqueuer").enqueue_only().connect().await;
+        let web = web.unwrap();
+        work::insert(&web, task()).await;
+        web.close().await;
+        scene.drop().await;
+    }
+    let scene = Scene::new().await;
+    let hostile = format!("{}\"; drop schema public; --", unique_schema());
+    let quoted = format!("\"{}\"", hostile.replace('"', "\"\""));
+    admin
+        .batch_execute(&format!("create role {quoted}"))
+        .await
+        .unwrap();
+    let roles = Roles::new().worker(&hostile);
+    scene.options("owner").grant(&roles).await.unwrap();
+    let sql = "select has_table_privilege($1, $2, 'delete')";
+    let table = format!("\"{}\".instances", scene.schema);
+    let row = admin.query_one(sql, &[&hostile, &table]).await.unwrap();
+    assert!(row.get::<_, bool>(0));
+    scene.drop().await;
+    admin
+        .batch_execute(&format!("drop role {quoted}"))
+        .await
+        .unwrap();
+    database.drop().await;
+}
+
+/// What the error says, for a caller who can do something about it.
+fn said<T>(answer: Result<T>) -> String {
+    let Err(error) = answer else {
+        panic!("it was allowed");
+    };
+    assert!(matches!(error, Error::Unusable { .. }), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_missing_right_says_what_was_tried_on_what_and_what_to_do() {
+    let scene = Scene::new().await;
+    let reader = scene.store("reader").await;
+    let insert = said(reader.insert(vec![task()], None).await.map(drop));
+    assert!(
+        insert.starts_with("insert: permission denied for table instances; the role lacks a right"),
+        "{insert}"
+    );
+    assert!(insert.contains("outlast_postgres::Roles"), "{insert}");
+    reader.close().await;
+
+    let by_reader = scene.options("reader").grant(&scene.all()).await;
+    let by_reader = said(by_reader);
+    assert!(
+        by_reader.starts_with("grant: permission denied"),
+        "{by_reader}"
+    );
+    assert!(by_reader.contains("connect as that role"), "{by_reader}");
+
+    let stranger = said(scene.options("stranger").connect().await.map(drop));
+    assert!(
+        stranger.contains("permission denied for schema"),
+        "{stranger}"
+    );
+
+    // An older schema, found by a role that may not migrate it.
+    let older = format!(
+        "update \"{}\".meta set value = value - 1 where key = 'version'",
+        scene.schema
+    );
+    scene
+        .client("owner")
+        .await
+        .batch_execute(&older)
+        .await
+        .unwrap();
+    let worker = said(scene.options("worker").connect().await.map(drop));
+    assert!(worker.starts_with("migrate: permission denied"), "{worker}");
+    assert!(
+        worker.contains("migrations are for the schema's owner"),
+        "{worker}"
+    );
+    let checking = scene.options("worker").migrations(Migrations::Check);
+    let worker = said(checking.connect().await.map(drop));
+    assert!(worker.contains("run the migrations"), "{worker}");
+    scene.drop().await;
+}
+
+/// Until version 15 everybody could create in the schema `public`, which is in everybody's search path: an operator
+/// there that fits better than the system's own would be called with the rights of its caller.
+#[tokio::test]
+async fn functions_and_operators_of_strangers_are_never_called() {
+    let database = Database::create().await;
+    let trap = |name: &str, arguments: &str| {
+        format!(
+            "create function public.{name}({arguments}) returns text language plpgsql as
+             $$ begin raise 'a stranger''s code ran as %', current_user; end $$;"
+        )
+    };
+    let sql = format!(
+        "{}{} create operator public.|| (leftarg = text, rightarg = integer, function = public.caught);
+         {}",
+        trap("caught", "text, integer"),
+        trap("coalesce", "text, text"),
+        trap("octet_length", "character varying"),
+    );
+    raw_to(&database.url)
+        .await
+        .batch_execute(&sql)
+        .await
+        .unwrap();
+    let scene = Scene::named(unique_schema(), database.url.clone()).await;
+    let worker = scene.store("worker").await;
+    // What is handed over with a delivery is found by machine || '/' || version.
+    let offer = work::worker(&worker).await;
+    let id = work::insert(&worker, task().correlation_key("order:0")).await;
+    assert_eq!(park(&worker, "order:0").await, id);
+    let signal = NewSignal::new(Target::Id(id), "paid", Json::null());
+    let delivered = worker.deliver(vec![signal], Some(work::offer(offer))).await;
+    assert_eq!(delivered.unwrap().claims.len(), 1);
+    // The trap is set: a plain lookup of a name falls into it.
+    let caught = scene.client("worker").await;
+    let error = caught
+        .query("select 'a'::text || 1", &[])
+        .await
+        .unwrap_err();
+    assert!(
+        format!("{error:?}").contains("stranger's code"),
+        "{error:?}"
+    );
+    worker.close().await;
+    scene.drop().await;
+    database.drop().await;
+}

@@ -1,0 +1,12 @@
+//! Verbs in situations that only PostgreSQL has: rows that cannot be read or written, the order of
+//! locks, isolation levels, and what the doctor and the reconciler find there.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+mod bad_rows;
+mod examining;
+mod isolating;
+mod lock_order;
+mod reconciling;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,8 @@
+//! The threads that own the connections, and the way of a verb to them and back.
+//!
+//! SQLite's calls block. Here they block a thread of the store, never one of an async runtime.
+
+pub(crate) mod job;
+pub(crate) mod mailbox;
+pub(crate) mod reader;
+pub(crate) mod writer;

@@ -1,0 +1,118 @@
+//! The fence: whether a claim still holds, and the work that follows when its instance leaves it.
+
+use crate::decode::Columns;
+use crate::error::Fault;
+use crate::tx::Tx;
+use crate::verbs::effects::partition_line;
+use crate::verbs::effects::{ChildPosition, Ended};
+use outlast_core::{CancelRequest, ClaimRef, Commit, InstanceId, QueueNames, Status, Timestamp};
+use rusqlite::{OptionalExtension, Row, params};
+
+const FENCE: &str = include_str!("../../../sql/commit/fence.sql");
+
+/// The columns of an instance whose claim still holds.
+pub(super) struct FencedRow {
+    queue: String,
+    pub(super) eligible_at: Timestamp,
+    partition_key: Option<String>,
+    child_position: Option<ChildPosition>,
+    has_place: bool,
+    pub(super) round: i32,
+    pub(super) cancel: Option<CancelRequest>,
+}
+
+/// Returns the row if its claim still holds (I3).
+///
+/// With one writer, the answer stays true for the rest of the transaction.
+pub(super) fn fence(tx: &Tx<'_>, claim: ClaimRef) -> Result<Option<FencedRow>, Fault> {
+    let fenced = tx
+        .prepare(FENCE)?
+        .query_row(params![claim.id.0, claim.revision.0], FencedRow::decode)
+        .optional()?;
+    Ok(fenced)
+}
+
+impl FencedRow {
+    fn decode(row: &Row<'_>) -> rusqlite::Result<FencedRow> {
+        let mut columns = Columns::of(row);
+        Ok(FencedRow {
+            queue: columns.next()?,
+            eligible_at: Timestamp(columns.next()?),
+            partition_key: columns.next()?,
+            child_position: columns.next_child_position()?,
+            has_place: columns.next::<Option<bool>>()? == Some(false),
+            round: columns.next()?,
+            cancel: columns.next_cancel()?,
+        })
+    }
+
+    /// Whether a cancel is pending that the outcome does not answer. Then nothing new may begin.
+    pub(super) fn meets_cancel(&self, commit: &Commit) -> bool {
+        let pending = self.cancel.as_ref().is_some_and(|cancel| !cancel.answered);
+        pending && !commit.answers_cancel
+    }
+
+    /// Runs the follow-up work of an instance that is live and no longer executing.
+    pub(super) fn leave_for(
+        self,
+        tx: &Tx<'_>,
+        status: Status,
+        eligible_at: Timestamp,
+        woken: &mut QueueNames,
+    ) -> Result<Option<Status>, Fault> {
+        let row = UnclaimedRow {
+            queue: self.queue,
+            eligible_at,
+            partition_key: self.partition_key,
+        };
+        row.follow(tx, status, woken)?;
+        Ok(Some(status))
+    }
+
+    pub(super) fn ended(self, id: InstanceId, status: Status) -> Ended {
+        Ended {
+            id,
+            status,
+            partition_key: self.partition_key,
+            child_position: self.child_position,
+            had_place: self.has_place,
+            round: self.round,
+        }
+    }
+}
+
+/// A live row that is no longer executing.
+pub(crate) struct UnclaimedRow {
+    queue: String,
+    eligible_at: Timestamp,
+    partition_key: Option<String>,
+}
+
+impl UnclaimedRow {
+    pub(crate) fn decode(row: &Row<'_>) -> rusqlite::Result<UnclaimedRow> {
+        Ok(UnclaimedRow {
+            queue: row.get("queue")?,
+            eligible_at: Timestamp(row.get("eligible_at")?),
+            partition_key: row.get("partition_key")?,
+        })
+    }
+
+    /// Does the follow-up work of a row that left its claim.
+    ///
+    /// Adds a hint if the row can be claimed at once, and lets the next row of its partition key
+    /// through.
+    pub(crate) fn follow(
+        self,
+        tx: &Tx<'_>,
+        status: Status,
+        woken: &mut QueueNames,
+    ) -> Result<(), Fault> {
+        if status == Status::Runnable && self.eligible_at <= tx.now {
+            woken.insert(self.queue);
+        }
+        if let Some(key) = self.partition_key {
+            partition_line::let_through(tx, &key, woken)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,360 @@
+//! The outcome of a workflow that advances or parks.
+//!
+//! It appends to the history and starts children. A workflow whose awaited event is already there
+//! becomes runnable at once instead of parked.
+
+use super::fan_out::spawn;
+use super::fenced_row::{FencedRow, fence};
+use super::{Batch, array, has_match};
+use crate::error::Fault;
+use crate::history_events;
+use crate::tx::Tx;
+use outlast_core::{
+    CancelRequest, Commit, DroppedChild, Due, Flowing, HistoryPosition, InstanceId, JoinSets,
+    Joined, NewInstance, Outcome, Parent, Park, Proceed, QueueNames, Status, Timestamp,
+};
+use rusqlite::params;
+use std::collections::HashSet;
+
+const FLOW_KEEP: &str = include_str!("../../../sql/commit/flow_keep.sql");
+const FLOW_ON: &str = include_str!("../../../sql/commit/flow_on.sql");
+const FLOW_JOIN: &str = include_str!("../../../sql/commit/flow_join.sql");
+const ENDS: &str = include_str!("../../../sql/commit/ends.sql");
+const PRESENT: &str = include_str!("../../../sql/commit/present.sql");
+
+/// Writes the outcome of a workflow. Sets `cancel` to a cancel that has arrived meanwhile.
+///
+/// With a status, the outcome was written, and the answer carries the cancel. Without one, nothing
+/// was written because of the cancel.
+pub(super) fn flow(
+    tx: &Tx<'_>,
+    commit: &Commit,
+    batch: &mut Batch,
+    cancel: &mut Option<CancelRequest>,
+) -> Result<Option<Status>, Fault> {
+    let Outcome::Flow {
+        children,
+        window,
+        then,
+    } = &commit.outcome
+    else {
+        return Ok(None);
+    };
+    if children.is_empty() && commit.outcome.keeps_claim() {
+        return keep_claim(tx, commit, cancel);
+    }
+    let Some(fenced) = fence(tx, commit.claim)? else {
+        return Ok(None);
+    };
+    let goes_on_alone = children.is_empty() && commit.outcome.park().is_none();
+    let comes_after_cancel = !goes_on_alone && fenced.meets_cancel(commit);
+    #[cfg(outlast_mutants)]
+    let comes_after_cancel =
+        comes_after_cancel && !outlast_core::mutant::is("flow-passes-over-a-cancel");
+    if comes_after_cancel {
+        *cancel = fenced.cancel;
+        return Ok(None);
+    }
+    let woken = &mut batch.effects.woken;
+    let begun = Begun::begin(tx, commit, &fenced, children, *window, woken)?;
+    let status = match then {
+        Flowing::Proceed(Proceed::KeepClaim) => {
+            write_on(tx, commit, &Waiting::none(Status::Executing), begun)?;
+            return Ok(Some(Status::Executing));
+        }
+        Flowing::Proceed(Proceed::Requeue) => {
+            write_on(tx, commit, &Waiting::none(Status::Runnable), begun)?;
+            Status::Runnable
+        }
+        Flowing::Park(park) => wait(tx, commit, park, begun, batch)?,
+    };
+    fenced.leave_for(tx, status, tx.now, &mut batch.effects.woken)
+}
+
+/// Advances a workflow that keeps its claim. This is the cost of a workflow's step.
+///
+/// Cancels are rare, so the write is tried without reading the row first.
+fn keep_claim(
+    tx: &Tx<'_>,
+    commit: &Commit,
+    cancel: &mut Option<CancelRequest>,
+) -> Result<Option<Status>, Fault> {
+    let claim = commit.claim;
+    let write = |may_be_cancelled: bool, mark: Option<HistoryPosition>| {
+        let values = params![
+            claim.id.0,
+            claim.revision.0,
+            commit.events.len() as i64,
+            tx.now.0,
+            may_be_cancelled,
+            mark.map(|mark| mark.run),
+            mark.map(|mark| mark.events)
+        ];
+        tx.prepare(FLOW_KEEP)?.execute(values)
+    };
+    if write(commit.answers_cancel, commit.mark)? == 1 {
+        history_events::write_after(tx, claim.id, commit.mark, &commit.events)?;
+        return Ok(Some(Status::Executing));
+    }
+    let Some(fenced) = fence(tx, claim)? else {
+        return Ok(None);
+    };
+    // Without a cancel, only the position of the history differed from the expected one.
+    if fenced.meets_cancel(commit) {
+        *cancel = fenced.cancel;
+    }
+    write(true, None)?;
+    history_events::write(tx, claim.id, &commit.events)?;
+    Ok(Some(Status::Executing))
+}
+
+/// The round that an outcome with children has begun.
+struct Begun {
+    round: i32,
+    window: Option<u32>,
+    dropped: Vec<DroppedChild>,
+}
+
+impl Begun {
+    fn begin(
+        tx: &Tx<'_>,
+        commit: &Commit,
+        fenced: &FencedRow,
+        children: &[NewInstance],
+        window: Option<u32>,
+        woken: &mut QueueNames,
+    ) -> Result<Option<Begun>, Fault> {
+        if children.is_empty() {
+            return Ok(None);
+        }
+        let parent = Parent {
+            id: commit.claim.id,
+            round: fenced.round + 1,
+        };
+        let (_, dropped) = spawn(tx, parent, children, window, woken)?;
+        Ok(Some(Begun {
+            round: parent.round,
+            window,
+            dropped,
+        }))
+    }
+
+    fn dropped(&self) -> String {
+        array(&self.dropped)
+    }
+}
+
+/// Parks the workflow, or makes it runnable when the awaited event is already there.
+///
+/// With one writer, nothing can arrive between the check and the park.
+fn wait(
+    tx: &Tx<'_>,
+    commit: &Commit,
+    park: &Park,
+    begun: Option<Begun>,
+    batch: &Batch,
+) -> Result<Status, Fault> {
+    let ends = park.join_sets.as_ref();
+    let seen = ends.map(|ends| Seen::look(tx, ends, begun.as_ref()));
+    let seen = seen.transpose()?;
+    let waiting = match park.needs_all {
+        true => Waiting::for_all(tx, commit, park, seen.as_ref(), batch)?,
+        false => Waiting::for_the_first(tx, commit, park, seen.as_ref(), batch)?,
+    };
+    let Some((ends, seen)) = ends.zip(seen) else {
+        write_on(tx, commit, &waiting, begun)?;
+        return Ok(waiting.reported());
+    };
+    tx.prepare(FLOW_JOIN)?.execute(params![
+        commit.claim.id.0,
+        commit.claim.revision.0,
+        waiting.status.as_str(),
+        waiting.names,
+        waiting.deadline.map(|at| at.0),
+        begun.as_ref().map(Begun::dropped),
+        commit.events.len() as i64,
+        tx.now.0,
+        array(&ends.stored_spans().collect::<Vec<_>>()),
+        ends.least(),
+        seen.nearest(),
+        seen.bad,
+        begun.and_then(|begun| begun.window),
+        seen.joined.map(Joined::as_str),
+        array(&seen.left),
+        waiting.needs_all
+    ])?;
+    history_events::write(tx, commit.claim.id, &commit.events)?;
+    Ok(waiting.reported())
+}
+
+/// The status that an outcome leads to, and what it waits for besides children.
+struct Waiting {
+    status: Status,
+    /// The awaited names (JSON).
+    names: Option<String>,
+    deadline: Option<Timestamp>,
+    needs_all: bool,
+}
+
+impl Waiting {
+    /// Waits for nothing.
+    fn none(status: Status) -> Waiting {
+        Waiting {
+            status,
+            names: None,
+            deadline: None,
+            needs_all: false,
+        }
+    }
+
+    /// Returns the status that readers see: a workflow that lacks only its deadline is sleeping.
+    fn reported(&self) -> Status {
+        let awaits_names = self.names.as_deref().is_some_and(|names| names != "[]");
+        self.status.derived(awaits_names)
+    }
+
+    /// Waits until the first event.
+    fn for_the_first(
+        tx: &Tx<'_>,
+        commit: &Commit,
+        park: &Park,
+        seen: Option<&Seen>,
+        batch: &Batch,
+    ) -> Result<Waiting, Fault> {
+        let names = (!park.names.is_empty()).then(|| array(&park.names));
+        let has_match = match &names {
+            Some(names) => has_match(tx, commit, names, batch)?,
+            None => false,
+        };
+        let is_joined = seen.is_some_and(|seen| seen.joined.is_some());
+        let status = match seen {
+            _ if has_match || is_joined => Status::Runnable,
+            Some(_) => Status::AwaitingChildren,
+            None => Status::AwaitingSignal,
+        };
+        Ok(Waiting {
+            status,
+            names,
+            deadline: moment(tx, park).filter(|_| status.is_parked()),
+            needs_all: false,
+        })
+    }
+
+    /// Waits until the whole group is complete. A failed child still wakes it at once.
+    fn for_all(
+        tx: &Tx<'_>,
+        commit: &Commit,
+        park: &Park,
+        seen: Option<&Seen>,
+        batch: &Batch,
+    ) -> Result<Waiting, Fault> {
+        let present = present(tx, commit, &park.names, batch)?;
+        let mut missing = park.names.clone();
+        missing.retain(|name| !present.contains(name));
+        let deadline = moment(tx, park).filter(|deadline| *deadline > tx.now);
+        let joined = seen.map(|seen| seen.joined);
+        let status = match joined {
+            Some(Some(Joined::Failure)) => Status::Runnable,
+            Some(None) => Status::AwaitingChildren,
+            Some(Some(_)) | None if missing.is_empty() && deadline.is_none() => Status::Runnable,
+            Some(Some(_)) | None => Status::AwaitingSignal,
+        };
+        Ok(Waiting {
+            status,
+            names: (!park.names.is_empty()).then(|| array(&missing)),
+            deadline: deadline.filter(|_| status.is_parked()),
+            needs_all: true,
+        })
+    }
+}
+
+/// Returns the moment that the workflow waits for.
+fn moment(tx: &Tx<'_>, park: &Park) -> Option<Timestamp> {
+    park.deadline.map(|due| match due {
+        Due::After(delay) => tx.now + delay,
+        Due::At(at) => at,
+    })
+}
+
+/// Returns the awaited names with a signal in the inbox that the step did not receive.
+fn present(
+    tx: &Tx<'_>,
+    commit: &Commit,
+    names: &[String],
+    batch: &Batch,
+) -> Result<HashSet<String>, Fault> {
+    let id = commit.claim.id;
+    if names.is_empty() || !batch.owners.contains(&id) {
+        return Ok(HashSet::new());
+    }
+    let mut statement = tx.prepare(PRESENT)?;
+    let values = params![id.0, array(names), array(&commit.received)];
+    let names = statement.query_map(values, |row| row.get(0))?;
+    Ok(names.collect::<rusqlite::Result<_>>()?)
+}
+
+/// How far the join sets are when the workflow begins to wait.
+struct Seen {
+    /// The pending children of each join set.
+    left: Vec<i32>,
+    bad: i32,
+    /// Why there is nothing to wait for.
+    joined: Option<Joined>,
+}
+
+impl Seen {
+    fn look(tx: &Tx<'_>, ends: &JoinSets, begun: Option<&Begun>) -> Result<Seen, Fault> {
+        let mut ended = HashSet::new();
+        let (mut bad, mut gone) = (0, 0);
+        let children = ends.children();
+        if !children.is_empty() {
+            let mut statement = tx.prepare(ENDS)?;
+            let mut rows = statement.query([array(&children)])?;
+            while let Some(row) = rows.next()? {
+                match row.get("gone")? {
+                    true => gone += 1,
+                    false => drop(ended.insert(InstanceId(row.get("id")?))),
+                }
+                bad += row.get::<_, i32>("bad")?;
+            }
+        }
+        let left = ends.sets.iter().map(|part| {
+            let ended = part.children.iter().filter(|id| ended.contains(id)).count();
+            part.count.saturating_sub_unsigned(ended as u32).max(0)
+        });
+        let left: Vec<i32> = left.collect();
+        let is_short = |begun: &Begun| !begun.dropped.is_empty() && ends.awaits_round(begun.round);
+        let joined = if bad > 0 || gone > 0 || begun.is_some_and(is_short) {
+            Some(Joined::Failure)
+        } else {
+            left.contains(&0).then_some(Joined::All)
+        };
+        Ok(Seen { left, bad, joined })
+    }
+
+    /// Returns the pending children of the join set nearest to completion.
+    fn nearest(&self) -> Option<i32> {
+        self.left.iter().min().copied()
+    }
+}
+
+/// Writes an outcome that waits for no children.
+fn write_on(
+    tx: &Tx<'_>,
+    commit: &Commit,
+    waiting: &Waiting,
+    begun: Option<Begun>,
+) -> Result<(), Fault> {
+    tx.prepare(FLOW_ON)?.execute(params![
+        commit.claim.id.0,
+        commit.claim.revision.0,
+        waiting.status.as_str(),
+        waiting.names,
+        waiting.deadline.map(|at| at.0),
+        begun.as_ref().map(Begun::dropped),
+        commit.events.len() as i64,
+        tx.now.0,
+        waiting.needs_all
+    ])?;
+    history_events::write(tx, commit.claim.id, &commit.events)
+}

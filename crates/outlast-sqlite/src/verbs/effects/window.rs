@@ -1,0 +1,43 @@
+//! The window of a fan-out: a limited number of children run at a time, and others follow.
+//!
+//! A child that waits for a place is held: out of the pick index and out of the line of its
+//! partition key. A hundred thousand of them cost claims nothing.
+
+use crate::error::Fault;
+use crate::tx::Tx;
+use outlast_core::{InstanceId, QueueNames, Timestamp};
+use rusqlite::params;
+
+const NEXT: &str = include_str!("../../../sql/window/next.sql");
+const ADMIT: &str = include_str!("../../../sql/window/admit.sql");
+const IS_USED: &str = include_str!("../../../sql/window/is_used.sql");
+
+/// Gives places to the next children of a round. Returns their ids.
+pub(crate) fn admit(
+    tx: &Tx<'_>,
+    (parent, round): (InstanceId, i32),
+    places: i64,
+    woken: &mut QueueNames,
+) -> Result<Vec<InstanceId>, Fault> {
+    let next: Vec<(InstanceId, String, Timestamp)> = tx
+        .prepare(NEXT)?
+        .query_map(params![parent.0, round, places], |row| {
+            let eligible_at = Timestamp(row.get("eligible_at")?);
+            Ok((InstanceId(row.get("id")?), row.get("queue")?, eligible_at))
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut admitted = Vec::with_capacity(next.len());
+    for (id, queue, eligible_at) in next {
+        tx.prepare(ADMIT)?.execute(params![id.0, tx.now.0])?;
+        admitted.push(id);
+        if eligible_at <= tx.now {
+            woken.insert(queue);
+        }
+    }
+    Ok(admitted)
+}
+
+/// Whether a live child has a place in the window of a round.
+pub(crate) fn is_used(tx: &Tx<'_>, (parent, round): (InstanceId, i32)) -> Result<bool, Fault> {
+    Ok(tx.prepare(IS_USED)?.exists(params![parent.0, round])?)
+}

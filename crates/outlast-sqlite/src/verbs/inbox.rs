@@ -1,0 +1,74 @@
+//! The inbox of an instance: its received and unconsumed signals.
+
+use crate::decode;
+use crate::error::Fault;
+use crate::tx::Tx;
+use outlast_core::{InstanceId, Signal, SignalId};
+use rusqlite::{OptionalExtension, params};
+use std::collections::HashSet;
+
+const NEXT_INBOX: &str = include_str!("../../sql/claim/next_inbox.sql");
+const INBOX: &str = include_str!("../../sql/claim/inbox.sql");
+const CONSUME_DELETE: &str = include_str!("../../sql/commit/consume_delete.sql");
+const CONSUME_TOMBSTONE: &str = include_str!("../../sql/commit/consume_tombstone.sql");
+const EMPTY_INBOX_DELETE: &str = include_str!("../../sql/commit/empty_inbox_delete.sql");
+const EMPTY_INBOX_TOMBSTONE: &str = include_str!("../../sql/commit/empty_inbox_tombstone.sql");
+
+/// Returns the instances whose inbox is not empty.
+///
+/// Each lookup skips to the next instance with a signal, so that one lookup is enough when none
+/// has any.
+pub(crate) fn owners(
+    tx: &Tx<'_>,
+    ids: impl Iterator<Item = InstanceId>,
+) -> Result<HashSet<InstanceId>, Fault> {
+    let mut ids: Vec<InstanceId> = ids.collect();
+    ids.sort_unstable();
+    let mut owners = HashSet::new();
+    let mut statement = tx.prepare(NEXT_INBOX)?;
+    let mut next = InstanceId(i64::MIN);
+    for id in ids {
+        if id > next {
+            let found = statement
+                .query_row([id.0], |row| row.get(0).map(InstanceId))
+                .optional()?;
+            let Some(found) = found else {
+                break;
+            };
+            next = found;
+        }
+        if id == next {
+            owners.insert(id);
+        }
+    }
+    Ok(owners)
+}
+
+/// Returns all signals of an inbox, oldest first.
+pub(crate) fn read(tx: &Tx<'_>, id: InstanceId) -> rusqlite::Result<Vec<Signal>> {
+    let mut statement = tx.prepare(INBOX)?;
+    let signals = statement.query_map([id.0], decode::signal)?;
+    signals.collect()
+}
+
+/// Consumes exactly the signals that the step received (I7).
+pub(crate) fn consume(tx: &Tx<'_>, id: InstanceId, received: &[SignalId]) -> Result<(), Fault> {
+    for signal in received {
+        let deleted = tx
+            .prepare(CONSUME_DELETE)?
+            .execute(params![signal.0, id.0])?;
+        if deleted == 0 {
+            tx.prepare(CONSUME_TOMBSTONE)?
+                .execute(params![signal.0, id.0, tx.now.0])?;
+        }
+    }
+    Ok(())
+}
+
+/// Empties the inbox of a finished instance.
+pub(crate) fn empty(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
+    tx.prepare(EMPTY_INBOX_DELETE)?.execute([id.0])?;
+    tx.prepare(EMPTY_INBOX_TOMBSTONE)?
+        .execute(params![id.0, tx.now.0])?;
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! The verbs of [`Store`](outlast_core::Store), one file per verb, and the parts that they share.
+//!
+//! `store.rs` sends them to the writer thread, which runs each in a savepoint of its transaction.
+//! So a verb sees no other writer, and locks nothing itself. The statements are in the folder of
+//! the same name under `sql/`.
+
+pub(crate) mod cascade;
+pub(crate) mod claim;
+pub(crate) mod collect;
+pub(crate) mod commit;
+pub(crate) mod deliver;
+pub(crate) mod effects;
+pub(crate) mod end_instances;
+pub(crate) mod fire;
+pub(crate) mod inbox;
+pub(crate) mod insert;
+pub(crate) mod lease;
+pub(crate) mod operate;
+pub(crate) mod reap;
+pub(crate) mod reconcile;
+pub(crate) mod run_stats;
