@@ -1,10 +1,10 @@
 //! The state that every route shares: the client, the settings and the bounds on concurrent work.
 
 use crate::limits::{Limits, READ_BYTES_MAX, READ_TURN};
+use crate::overview::step_counter::StepCounter;
 use crate::problem::{Code, Problem};
 use crate::routes::Readiness;
 use crate::settings::Settings;
-use crate::step_counter::StepCounter;
 use outlast::Client;
 use std::sync::{Arc, Once, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

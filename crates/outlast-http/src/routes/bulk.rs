@@ -1,13 +1,13 @@
 //! The bulk verbs: they act on every instance that matches a filter, one page per request.
 
 use super::operate::note;
+use crate::access::scoped_queries::Wanted;
 use crate::api::Api;
-use crate::cursor::Question;
-use crate::extract::{Body, MayOperate, Path};
 use crate::limits::BULK_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::query::FilterParams;
-use crate::scoped_queries::Wanted;
+use crate::requests::cursor::Question;
+use crate::requests::extract::{Body, MayOperate, Path};
+use crate::requests::query::FilterParams;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{
@@ -132,7 +132,8 @@ pub(crate) async fn bulk(
         return Ok(Json(nothing(body.dry_run)));
     };
     if body.dry_run {
-        let count = crate::shape::CountBody::from(api.count(&caller.scope, &filter).await?);
+        let count =
+            crate::bodies::instance::CountBody::from(api.count(&caller.scope, &filter).await?);
         return Ok(Json(BulkAnswer {
             count: Some(count.count),
             exact: Some(count.exact),

@@ -2,13 +2,13 @@
 //! children.
 
 use super::operate::{OperationBody, note};
+use crate::access::tokens::{Caller, TokenScope};
 use crate::api::Api;
-use crate::auth::{Caller, TokenScope};
-use crate::cursor::Question;
-use crate::extract::{Id, MayOperate, MayRead, OptionalBody, Path, Query};
+use crate::bodies::instance::{Counts, StatusWord, no_counts};
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::query::limit;
-use crate::shape::{Counts, StatusWord, no_counts};
+use crate::requests::cursor::Question;
+use crate::requests::extract::{Id, MayOperate, MayRead, OptionalBody, Path, Query};
+use crate::requests::query::limit;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::limits::PAGE_MAX;

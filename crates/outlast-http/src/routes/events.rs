@@ -1,16 +1,16 @@
 //! Live changes as server-sent events.
 
 use super::overview::overview;
+use crate::access::scoped_queries::Wanted;
+use crate::access::tokens::Caller;
 use crate::api::Api;
-use crate::auth::Caller;
-use crate::cursor::Question;
-use crate::extract::{MayRead, Query, parse_id};
+use crate::bodies::instance::InstanceBody;
 use crate::limits::FOLLOWED_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::query::{FilterParams, PageParams};
-use crate::scoped_queries::Wanted;
-use crate::serve::Stopping;
-use crate::shape::InstanceBody;
+use crate::requests::cursor::Question;
+use crate::requests::extract::{MayRead, Query, parse_id};
+use crate::requests::query::{FilterParams, PageParams};
+use crate::server::serve::Stopping;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::IntoResponse;

@@ -1,14 +1,14 @@
 //! Routes for children and trees of instances.
 
+use crate::access::scoped_queries::Wanted;
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
-use crate::cursor::Question;
-use crate::extract::{Id, MayRead, Query};
+use crate::bodies::instance::{Counts, InstanceBody};
 use crate::limits::{TREE_CHILDREN_MAX, TREE_DEPTH_DEFAULT, TREE_DEPTH_MAX, TREE_NODES_MAX};
 use crate::problem::{Problem, ProblemBody};
-use crate::query::{FilterParams, limit, number};
-use crate::scoped_queries::Wanted;
-use crate::shape::{Counts, InstanceBody};
+use crate::requests::cursor::Question;
+use crate::requests::extract::{Id, MayRead, Query};
+use crate::requests::query::{FilterParams, limit, number};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};

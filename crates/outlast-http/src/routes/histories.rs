@@ -2,12 +2,12 @@
 //! workflow run.
 
 use crate::api::Api;
-use crate::barrier::PolicyWord;
-use crate::extract::{Id, MayRead, Query};
+use crate::bodies::barrier::PolicyWord;
+use crate::bodies::instance::StatusWord;
+use crate::bodies::workflow::{CallBody, EventBody, RunBody};
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::query::{limit, number};
-use crate::shape::StatusWord;
-use crate::workflow_body::{CallBody, EventBody, RunBody};
+use crate::requests::extract::{Id, MayRead, Query};
+use crate::requests::query::{limit, number};
 use axum::Json;
 use axum::extract::State;
 use outlast::workflow::{ExportedRun, TimelineEntry};

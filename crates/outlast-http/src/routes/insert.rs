@@ -1,11 +1,11 @@
 //! Routes that start instances.
 
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
-use crate::extract::{Body, MaySignal};
+use crate::bodies::time;
 use crate::limits::BATCH_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::time;
+use crate::requests::extract::{Body, MaySignal};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -44,7 +44,7 @@ pub(crate) struct NewBody {
     key: Option<String>,
     /// The statuses in which the instance holds the key. Default: until it finishes.
     /// `awaiting_signal` includes sleeping; `sleeping` is refused here.
-    #[schema(value_type = Option<Vec<crate::shape::StatusWord>>)]
+    #[schema(value_type = Option<Vec<crate::bodies::instance::StatusWord>>)]
     unique_in: Option<Vec<Status>>,
     partition_key: Option<String>,
 }

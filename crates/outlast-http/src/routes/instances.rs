@@ -1,15 +1,15 @@
 //! Routes that list, count and read instances.
 
 use super::explain::sentence;
+use crate::access::scoped_queries::Wanted;
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
-use crate::cursor::Question;
-use crate::extract::{Id, MayRead, Path, Query};
+use crate::bodies::instance::{CountBody, InstanceBody};
+use crate::bodies::workflow::{FlowBody, OriginBody};
 use crate::problem::{Problem, ProblemBody};
-use crate::query::{FilterParams, PageParams};
-use crate::scoped_queries::Wanted;
-use crate::shape::{CountBody, InstanceBody};
-use crate::workflow_body::{FlowBody, OriginBody};
+use crate::requests::cursor::Question;
+use crate::requests::extract::{Id, MayRead, Path, Query};
+use crate::requests::query::{FilterParams, PageParams};
 use axum::Json;
 use axum::extract::State;
 use outlast::workflow::Origin;

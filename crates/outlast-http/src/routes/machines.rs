@@ -1,14 +1,14 @@
 //! Routes for machines: their steps, the instances at each step, and the observed transitions.
 
 use super::workers::seen;
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
-use crate::extract::{MayRead, Path};
+use crate::bodies::instance::{Counts, no_counts};
+use crate::bodies::time::Moment;
 use crate::limits::WINDOW_MINUTES;
+use crate::overview::step_counter::Glance;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::shape::{Counts, no_counts};
-use crate::step_counter::Glance;
-use crate::time::Moment;
+use crate::requests::extract::{MayRead, Path};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{MachineOffer, Runs, StepCount};

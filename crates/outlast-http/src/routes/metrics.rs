@@ -1,8 +1,8 @@
 //! The route for Prometheus.
 
 use crate::api::Api;
-use crate::extract::MayRead;
 use crate::problem::{Code, Problem, ProblemBody};
+use crate::requests::extract::MayRead;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;

@@ -1,11 +1,11 @@
 //! Routes that retry and delete one instance, and its log of operations. `end_instances` has
 //! cancel and terminate.
 
+use crate::access::tokens::Caller;
 use crate::api::Api;
-use crate::auth::Caller;
-use crate::extract::{Id, MayOperate, MayRead, OptionalBody, Query};
+use crate::bodies::time::Moment;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::time::Moment;
+use crate::requests::extract::{Id, MayOperate, MayRead, OptionalBody, Query};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{DeleteAnswer, Note, Operation, RetryAnswer, Status, Verb};
@@ -64,7 +64,7 @@ pub(crate) struct OperationBody {
     /// The instance whose end, join or tree caused the operation.
     cause: Option<String>,
     /// The status of the instance before the operation.
-    #[schema(value_type = Option<crate::shape::StatusWord>)]
+    #[schema(value_type = Option<crate::bodies::instance::StatusWord>)]
     status_before: Option<Status>,
     at: Moment,
 }

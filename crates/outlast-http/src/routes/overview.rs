@@ -1,15 +1,15 @@
 //! The overview: counts, charts, and conditions that need an operator.
 
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::attention::{Attention, StepTotals, attention};
-use crate::auth::TokenScope;
-use crate::charts::{SeriesBody, series};
-use crate::extract::MayRead;
+use crate::bodies::instance::{CountBody, Counts, no_counts};
+use crate::bodies::time::Moment;
+use crate::overview::attention::{Attention, StepTotals, attention};
+use crate::overview::charts::{SeriesBody, series};
+use crate::overview::step_counter::Glance;
 use crate::problem::{Problem, ProblemBody};
-use crate::query::FilterParams;
-use crate::shape::{CountBody, Counts, no_counts};
-use crate::step_counter::Glance;
-use crate::time::Moment;
+use crate::requests::extract::MayRead;
+use crate::requests::query::FilterParams;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{BLOCKED, Filter, RETRIES_ALARMING, Status};

@@ -1,13 +1,13 @@
 //! Routes for queues: their depths, pause and resume.
 
 use super::operate::note;
+use crate::access::tokens::{Caller, TokenScope};
 use crate::api::Api;
-use crate::auth::{Caller, TokenScope};
-use crate::extract::{MayOperate, MayRead, OptionalBody, Path};
+use crate::bodies::instance::CountBody;
+use crate::bodies::time::Moment;
 use crate::limits::QUEUES_COUNTED_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::shape::CountBody;
-use crate::time::Moment;
+use crate::requests::extract::{MayOperate, MayRead, OptionalBody, Path};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{Count, Filter, QueueSummary, Status, limits};

@@ -4,13 +4,14 @@ use super::{
     bulk, end_instances, events, family, health, histories, insert, instances, machines, metrics,
     operate, overview, queues, signals, wait, webhooks, workers,
 };
+use crate::access::guard;
 use crate::api::Api;
+use crate::dashboard;
 use crate::limits::WAIT_MAX;
 use crate::openapi::{self, Document};
 use crate::problem::{Code, Problem};
 use crate::read_budget::InRoom;
 use crate::settings::Settings;
-use crate::{dashboard, guard};
 use axum::Router;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};

@@ -1,11 +1,11 @@
 //! Routes that send signals and read an inbox.
 
+use crate::access::tokens::Caller;
 use crate::api::Api;
-use crate::auth::Caller;
-use crate::cursor::Question;
-use crate::extract::{Body, Id, MayRead, MaySignal, Path, Query};
+use crate::bodies::time::Moment;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::time::Moment;
+use crate::requests::cursor::Question;
+use crate::requests::extract::{Body, Id, MayRead, MaySignal, Path, Query};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{Delivery, Json as Document, NewSignal, SignalId, SignalRow, Target};

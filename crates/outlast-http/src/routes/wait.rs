@@ -1,15 +1,15 @@
 //! The long poll that waits for an instance.
 
 use super::instances::whole;
+use crate::access::tokens::Caller;
 use crate::api::Api;
-use crate::auth::Caller;
-use crate::extract::{Id, MayRead, Path, Query};
+use crate::bodies::instance::InstanceBody;
 use crate::limits::WAIT_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::query::number;
 use crate::read_budget::InRoom;
-use crate::serve::Stopping;
-use crate::shape::InstanceBody;
+use crate::requests::extract::{Id, MayRead, Path, Query};
+use crate::requests::query::number;
+use crate::server::serve::Stopping;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};

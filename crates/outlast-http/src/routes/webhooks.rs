@@ -1,10 +1,10 @@
 //! The route that turns signed messages into signals.
 
 use super::signals::{DeliveryBody, send_one};
+use crate::access::signature::WebhookTarget;
 use crate::api::Api;
-use crate::extract::{Path, RawBody, parse, parse_id};
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::signature::WebhookTarget;
+use crate::requests::extract::{Path, RawBody, parse, parse_id};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;

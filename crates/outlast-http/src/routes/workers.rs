@@ -1,12 +1,12 @@
 //! The route for workers and the machines that they run.
 
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
-use crate::extract::MayRead;
+use crate::bodies::instance::CountBody;
+use crate::bodies::time::Moment;
 use crate::limits::EXECUTING_READ_MAX;
 use crate::problem::{Problem, ProblemBody};
-use crate::shape::CountBody;
-use crate::time::Moment;
+use crate::requests::extract::MayRead;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::limits::PAGE_MAX;

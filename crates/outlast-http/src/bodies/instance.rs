@@ -1,8 +1,8 @@
 //! Response bodies that several routes share.
 
-use crate::barrier::{BarrierBody, CancelBody, PolicyWord};
-use crate::time::Moment;
-use crate::workflow_body::{FlowBody, OriginBody};
+use crate::bodies::barrier::{BarrierBody, CancelBody, PolicyWord};
+use crate::bodies::time::Moment;
+use crate::bodies::workflow::{FlowBody, OriginBody};
 use outlast_core::{ClosePolicy, Count, Instance, Json, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;

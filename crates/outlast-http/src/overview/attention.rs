@@ -1,8 +1,8 @@
 //! The list of conditions that need an operator, for the overview of the dashboard.
 
-use crate::auth::TokenScope;
-use crate::shape::{CountBody, Counts};
-use crate::step_counter::Glance;
+use crate::access::tokens::TokenScope;
+use crate::bodies::instance::{CountBody, Counts};
+use crate::overview::step_counter::Glance;
 use outlast_core::{
     Count, OVERDUE_AFTER, QueueSummary, RETRIES_ALARMING, Status, StepCount, Worker,
 };

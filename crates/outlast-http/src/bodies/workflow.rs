@@ -1,9 +1,9 @@
 //! Response bodies for workflows, and for the histories of workflows and machines.
 
-use crate::barrier::PolicyWord;
+use crate::bodies::barrier::PolicyWord;
+use crate::bodies::instance::StatusWord;
+use crate::bodies::time::Moment;
 use crate::limits::{HANDLED_SHOWN, WAITS_SHOWN};
-use crate::shape::StatusWord;
-use crate::time::Moment;
 use outlast::machine::Transition;
 use outlast::workflow::{
     Blocked, ChildCall, EventDetail, GroupPlace, GroupWait, Handled, OpenWait, Origin,

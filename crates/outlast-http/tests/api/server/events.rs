@@ -1,6 +1,6 @@
 //! Live changes, over a real connection.
 
-use crate::serving::{Server, read_until};
+use crate::server::standalone::{Server, read_until};
 use crate::support::{Asking, eventually, on_both_stores};
 use outlast_core::{Inspect, Store};
 use outlast_http::{Limits, Role, ServeLimits, Settings, Token};

@@ -76,7 +76,7 @@ async fn what_every_route_answers_is_what_the_document_says() {
         .to_owned();
     api.get(&format!("/v1/instances/{failed}/wait")).await.ok();
     let closed = closed_team(&api).await;
-    let errand = crate::flows::errand(&api, &["wait"], 0).await;
+    let errand = crate::instances::flows::errand(&api, &["wait"], 0).await;
     let ended = api.insert("m", "nobody").await;
     api.post(
         &format!("/v1/instances/{ended}/terminate"),
@@ -491,7 +491,7 @@ async fn every_route_of_the_document_is_one_of_the_router_and_no_other_method_is
 async fn the_page_for_people_has_every_route_and_no_other() {
     let api = Asking::new(Sqlite::in_memory().unwrap());
     let document = api.get("/v1/openapi.json").await.ok();
-    let page = include_str!("../../../../docs/http.md");
+    let page = include_str!("../../../../../docs/http.md");
     let written: BTreeSet<(String, String)> = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `"))

@@ -94,10 +94,10 @@ fn mounted(settings: Settings) -> Router {
 #[tokio::test(flavor = "multi_thread")]
 async fn mounted_as_the_docs_say_it_answers_this_machine_without_a_token() {
     for page in [
-        include_str!("../../../../docs/http.md"),
-        include_str!("../../../../docs/guides/http-and-webhooks.md"),
-        include_str!("../../src/lib.rs"),
-        include_str!("../../README.md"),
+        include_str!("../../../../../docs/http.md"),
+        include_str!("../../../../../docs/guides/http-and-webhooks.md"),
+        include_str!("../../../src/lib.rs"),
+        include_str!("../../../README.md"),
     ] {
         let page = page.replace("//! ", "");
         assert!(

@@ -1,7 +1,7 @@
 //! The middleware that admits requests: it checks the peer, the host, the origin and the token.
 
+use crate::access::tokens::Caller;
 use crate::api::Api;
-use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 use crate::settings::Settings;
 use axum::extract::{ConnectInfo, Request, State};

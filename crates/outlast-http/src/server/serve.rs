@@ -1,8 +1,8 @@
 //! Serves a router on a listener, with a bound on every wait and a graceful shutdown.
 
-use crate::connections::{self, Connections};
 use crate::problem::{Code, Problem};
-use crate::write_timeout::Patient;
+use crate::server::connections::{self, Connections};
+use crate::server::write_timeout::Patient;
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, StatusCode, header};

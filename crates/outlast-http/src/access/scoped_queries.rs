@@ -1,10 +1,10 @@
 //! Queries within a token's scope. Instances outside it are treated as if they did not exist.
 
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
 use crate::limits::LOOKS_MAX;
 use crate::problem::{Code, Problem};
-use crate::query::FilterParams;
+use crate::requests::query::FilterParams;
 use outlast_core::limits::PAGE_MAX;
 use outlast_core::{Count, Filter, Instance, InstanceId, ListRequest, Target, Timestamp};
 

@@ -1,9 +1,9 @@
 //! Charts of the last hour, in minutes: runs, failures and start delays.
 
-use crate::auth::TokenScope;
+use crate::access::tokens::TokenScope;
+use crate::bodies::time::Moment;
 use crate::limits::{MINUTE, WINDOW_MINUTES};
 use crate::routes::is_failure;
-use crate::time::Moment;
 use outlast_core::{DELAY_BINS, RunStats, Timestamp, minute_of};
 use serde::Serialize;
 

@@ -1,9 +1,9 @@
 //! The instance filter that lists, counts, event streams and bulk verbs share.
 
-use crate::extract::parse_id;
+use crate::bodies::time;
 use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::problem::Problem;
-use crate::time;
+use crate::requests::extract::parse_id;
 use outlast_core::{Deadline, Filter, OVERDUE_AFTER, Status, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Response bodies for fan-outs and cancel requests.
 
-use crate::time::Moment;
+use crate::bodies::time::Moment;
 use outlast_core::{Barrier, CancelRequest, ClosePolicy, Instance, Joined, Status, Until};
 use serde::Serialize;
 

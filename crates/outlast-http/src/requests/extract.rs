@@ -1,6 +1,6 @@
 //! Extractors for the routes. Each reports an invalid request as a [`Problem`].
 
-use crate::auth::{Caller, Role};
+use crate::access::tokens::{Caller, Role};
 use crate::limits::{BODY_BYTES_MAX, BODY_DEPTH_MAX, is_too_deep};
 use crate::problem::{Code, Problem};
 use axum::body::{Bytes, to_bytes};
