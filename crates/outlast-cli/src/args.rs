@@ -42,48 +42,48 @@ pub(crate) enum Command {
     /// Run sample machines on their own database, to explore the tools
     Demo(crate::demo::DemoArgs),
     /// Serve the HTTP API and the dashboard of a database
-    Serve(commands::serve::ServeArgs),
+    Serve(commands::server::serve::ServeArgs),
     /// Make a token for the HTTP API: its secret, and the line for the tokens file of `serve`
-    Token(commands::token::TokenArgs),
+    Token(commands::server::token::TokenArgs),
     /// Migrate the schema of the database to this version, or show what that would change
-    Migrate(commands::migrate::MigrateArgs),
+    Migrate(commands::database::migrate::MigrateArgs),
     /// Start an instance
-    Insert(commands::insert::InsertArgs),
+    Insert(commands::instances::insert::InsertArgs),
     /// Send a signal to an instance
-    Signal(commands::signal::SignalArgs),
+    Signal(commands::instances::signal::SignalArgs),
     /// Show one instance: its data, what it waits for, its inbox and its children
-    Get(commands::get::GetArgs),
+    Get(commands::instances::get::GetArgs),
     /// List instances, newest first
     #[command(visible_alias = "ls")]
-    List(commands::list::ListArgs),
+    List(commands::instances::list::ListArgs),
     /// Count instances
-    Count(commands::list::CountArgs),
+    Count(commands::instances::list::CountArgs),
     /// Print the changes of an instance until it finishes
-    Watch(commands::watch::WatchArgs),
+    Watch(commands::instances::watch::WatchArgs),
     /// Show an instance and its descendants
-    Tree(commands::tree::TreeArgs),
+    Tree(commands::instances::tree::TreeArgs),
     /// Show the history of an instance
-    History(commands::histories::HistoryArgs),
+    History(commands::instances::histories::HistoryArgs),
     /// Write a run of a workflow with its whole history as JSON, to replay it against other code
-    Export(commands::histories::ExportArgs),
+    Export(commands::instances::histories::ExportArgs),
     /// Restart failed or cancelled instances at the step where they ended
-    Retry(commands::bulk::BulkArgs),
+    Retry(commands::operations::bulk::BulkArgs),
     /// Ask instances to end as cancelled; each may first undo its work
-    Cancel(commands::end_instances::EndArgs),
+    Cancel(commands::operations::end_instances::EndArgs),
     /// End instances as cancelled at once, whatever their status
-    Terminate(commands::end_instances::EndArgs),
+    Terminate(commands::operations::end_instances::EndArgs),
     /// Delete finished instances
-    Delete(commands::bulk::BulkArgs),
+    Delete(commands::operations::bulk::BulkArgs),
     /// Show the queues; pause and resume them
-    Queues(commands::queues::QueuesArgs),
+    Queues(commands::operations::queues::QueuesArgs),
     /// Show the workers
     Workers,
     /// Delete instances that finished long ago
-    Collect(commands::collect::CollectArgs),
+    Collect(commands::database::collect::CollectArgs),
     /// Watch the whole database on the full screen
     Top(crate::top::TopArgs),
     /// Check the database and suggest a remedy for each finding
-    Doctor(commands::doctor::DoctorArgs),
+    Doctor(commands::database::doctor::DoctorArgs),
     /// Print the completion script of a shell
     Completions(commands::completions::CompletionsArgs),
 }

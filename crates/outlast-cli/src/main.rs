@@ -2,7 +2,7 @@
 //! demonstration.
 //!
 //! Data goes to stdout, everything else to stderr. Scripts decide by the exit code (`failure.rs`),
-//! never by text. Each command is a file under `commands/`, and all of them use the database
+//! never by text. Each command is a file below `commands/`, and all of them use the database
 //! directly.
 
 mod args;

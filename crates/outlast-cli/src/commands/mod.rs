@@ -1,29 +1,10 @@
-//! One file per command, and the code that several of them share.
+//! One file per command, in a folder with the code that related commands share.
 
-pub(crate) mod bulk;
-pub(crate) mod bulk_summary;
-pub(crate) mod cascade;
-pub(crate) mod collect;
 pub(crate) mod completions;
-pub(crate) mod doctor;
-pub(crate) mod end_instances;
-pub(crate) mod family_count;
-pub(crate) mod get;
-pub(crate) mod histories;
-pub(crate) mod insert;
-pub(crate) mod line_files;
-pub(crate) mod list;
-pub(crate) mod migrate;
-pub(crate) mod operator;
-pub(crate) mod queues;
-pub(crate) mod serve;
-pub(crate) mod signal;
-pub(crate) mod target;
-pub(crate) mod token;
-pub(crate) mod tree;
-pub(crate) mod verb;
-pub(crate) mod watch;
-pub(crate) mod webhooks;
+pub(crate) mod database;
+pub(crate) mod instances;
+pub(crate) mod operations;
+pub(crate) mod server;
 pub(crate) mod workers;
 
 use crate::args::{Cli, Command};
@@ -31,8 +12,12 @@ use crate::database::{Access, Database};
 use crate::failure::Failure;
 use crate::output::{Logs, Output};
 use crate::{demo, top};
-use end_instances::Ending;
-use verb::Verb;
+use database::{collect, doctor, migrate};
+use instances::{get, histories, insert, list, signal, tree, watch};
+use operations::end_instances::Ending;
+use operations::verb::Verb;
+use operations::{bulk, end_instances, queues};
+use server::{serve, token};
 
 /// Runs a command.
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {

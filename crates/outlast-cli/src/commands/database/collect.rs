@@ -1,6 +1,6 @@
 //! `outlast collect`: deletes instances that finished long ago.
 
-use super::bulk::{agree, tell_matched};
+use crate::commands::operations::bulk::{agree, tell_matched};
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::format;

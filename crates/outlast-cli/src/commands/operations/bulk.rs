@@ -2,8 +2,8 @@
 
 use super::bulk_summary::BulkSummary;
 use super::operator::Operator;
-use super::target::{find, target};
 use super::verb::Verb;
+use crate::commands::instances::target::{find, target};
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::filters::Filters;
@@ -199,7 +199,7 @@ fn read_words(given: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 /// Prints the count and changes nothing.
-pub(super) fn tell_matched(matched: Count, output: &Output) -> Result<(), Failure> {
+pub(crate) fn tell_matched(matched: Count, output: &Output) -> Result<(), Failure> {
     match output.format {
         Format::Json => output.json(&json::count(matched)),
         Format::Table | Format::Ids => output.line(format::count(matched)),
