@@ -62,7 +62,7 @@ impl Api {
             Ok(Ok(room)) => Ok(room),
             Ok(Err(_)) | Err(_) => Err(Problem::new(
                 Code::Unavailable,
-                "as many large answers are on their way as may be; try again later",
+                "too many large responses are in progress; try again later",
             )),
         }
     }
@@ -72,6 +72,7 @@ impl Api {
             .document
             .get_or_init(|| crate::routes::document().to_json().ok());
         let document = document.as_deref();
-        document.ok_or_else(|| Problem::new(Code::Internal, "the document cannot be written"))
+        document
+            .ok_or_else(|| Problem::new(Code::Internal, "the OpenAPI document could not be built"))
     }
 }

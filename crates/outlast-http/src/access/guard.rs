@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The reason why a router is not served at an address.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{address} can be reached from other machines, and anybody there could do everything: set a token, or listen on 127.0.0.1"
+    "{address} is reachable from other machines and no token is set; set a token, or listen on 127.0.0.1"
 )]
 pub struct NotGuarded {
     address: SocketAddr,
@@ -82,7 +82,7 @@ fn check_host(
         return Ok(());
     }
     let detail =
-        format!("the host {host:?} is not served here; if it should be, name it in the settings");
+        format!("host {host:?} is not allowed; add it with Settings::allow_host or --allow-host");
     Err(Problem::new(Code::ForbiddenHost, detail))
 }
 
@@ -135,7 +135,7 @@ fn check_origin(settings: &Settings, request: &Request) -> Result<(), Problem> {
         None => changes && origin.is_some_and(|origin| !is_own(&origin, request.headers())),
     };
     if is_foreign {
-        let detail = "a page of another origin asked; if it should be able to, name its origin in the settings";
+        let detail = "requests from other origins are not allowed; add the origin with Settings::allow_origin or --allow-origin";
         return Err(Problem::new(Code::ForbiddenOrigin, detail));
     }
     Ok(())
@@ -170,7 +170,7 @@ fn recognise(api: &Api, request: &Request) -> Result<Arc<Caller>, Problem> {
             .then_some(secret.trim())
     });
     let caller = secret.and_then(|secret| settings.tokens.find(secret));
-    caller.ok_or_else(|| Problem::new(Code::Unauthorized, "this token is not known here"))
+    caller.ok_or_else(|| Problem::new(Code::Unauthorized, "unknown token"))
 }
 
 /// Without tokens, callers on this machine may do everything and others nothing. An unknown peer
@@ -193,13 +193,13 @@ fn recognise_neighbour(api: &Api, request: &Request) -> Result<Arc<Caller>, Prob
     Err(Problem::new(Code::Unauthorized, detail))
 }
 
-const NOT_FROM_HERE: &str = "no token is set up here, so only connections from this machine itself are answered; \
-    set a token in the settings";
+const NOT_FROM_HERE: &str = "no token is configured, so only connections from this machine are accepted; \
+    configure a token to allow others";
 
 /// An application made a mistake: it serves the router without the addresses of its peers.
-const UNKNOWN_PEER: &str = "no token is set up here, so only connections from this machine itself are answered, and the \
-    server does not say where a connection comes from; serve the application with \
-    into_make_service_with_connect_info::<SocketAddr>(), or set a token in the settings";
+const UNKNOWN_PEER: &str = "no token is configured, so only connections from this machine are accepted, \
+    and the server does not provide the peer's address; serve the application with \
+    into_make_service_with_connect_info::<SocketAddr>(), or configure a token";
 
 fn peer(request: &Request) -> Option<SocketAddr> {
     use axum::extract::connect_info::MockConnectInfo;

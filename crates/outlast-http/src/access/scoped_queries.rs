@@ -51,7 +51,7 @@ impl Api {
         let nobody = || {
             Problem::new(
                 Code::NotFound,
-                format!("no stored instance of {machine:?} holds or held the key {key:?}"),
+                format!("no instance of machine {machine:?} has the key {key:?}"),
             )
         };
         found.ok_or_else(nobody)

@@ -37,7 +37,7 @@ impl WebhookSecret {
         match bytes {
             Some(bytes) if SECRET_BYTES.contains(&bytes.len()) => Ok(WebhookSecret(bytes)),
             Some(_) | None => Err(BadSecret(
-                "a secret is \"whsec_\" and 24 to 64 bytes in base64",
+                "a secret must be \"whsec_\" followed by 24 to 64 bytes in base64",
             )),
         }
     }
@@ -45,7 +45,8 @@ impl WebhookSecret {
     /// Generates a secret of 256 random bits, as text and as a value.
     pub fn generate() -> Result<(String, WebhookSecret), BadSecret> {
         let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(|_| BadSecret("there is no randomness to be had"))?;
+        getrandom::fill(&mut bytes)
+            .map_err(|_| BadSecret("the system has no source of randomness"))?;
         Ok((
             format!("{PREFIX}{}", STANDARD.encode(bytes)),
             WebhookSecret(bytes.to_vec()),
@@ -159,12 +160,12 @@ impl WebhookRoute {
             header("webhook-signature"),
         ) else {
             return Err(bad(
-                "webhook-id, webhook-timestamp and webhook-signature are needed",
+                "the headers webhook-id, webhook-timestamp and webhook-signature are required",
             ));
         };
         // Checks the signature first: an unauthenticated sender learns nothing else.
         if !self.is_signed(id, timestamp, body, signatures) {
-            return Err(bad("no signature fits the body and any of the secrets"));
+            return Err(bad("no signature matches the body"));
         }
         check_timestamp(timestamp, now)?;
         Ok(id.to_owned())
@@ -194,7 +195,7 @@ fn check_timestamp(timestamp: &str, now: SystemTime) -> Result<(), Problem> {
     let Some(sent) = sent else {
         return Err(Problem::new(
             Code::StaleTimestamp,
-            "the timestamp is not in seconds since 1970",
+            "webhook-timestamp must be in seconds since 1970",
         ));
     };
     let apart = match now.duration_since(sent) {
@@ -205,7 +206,7 @@ fn check_timestamp(timestamp: &str, now: SystemTime) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!(
-        "the message was signed {} s away from now; at most {} s are taken",
+        "the timestamp is {} s away from the server's clock; at most {} s are allowed",
         apart.as_secs(),
         WINDOW.as_secs()
     );

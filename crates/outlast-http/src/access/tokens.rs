@@ -58,7 +58,7 @@ impl FromStr for Role {
             .find(|role| role.as_str() == word)
             .ok_or_else(|| {
                 BadToken::new(format!(
-                    "{word:?} is no role: read, signal, operate or admin"
+                    "unknown role {word:?}; use read, signal, operate or admin"
                 ))
             })
     }
@@ -103,8 +103,9 @@ impl Token {
     /// be recovered later.
     pub fn generate(name: impl Into<String>, role: Role) -> Result<(String, Token), BadToken> {
         let mut bytes = [0; SECRET_BYTES];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| BadToken::new(format!("there is no randomness to be had: {error}")))?;
+        getrandom::fill(&mut bytes).map_err(|error| {
+            BadToken::new(format!("the system has no source of randomness: {error}"))
+        })?;
         let secret = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
         let token = Token::of(name, role, &secret)?;
         Ok((secret, token))
@@ -121,7 +122,7 @@ impl Token {
                 Ok(Token::new(name.into(), role, hash(secret)))
             }
             Some(_) | None => Err(BadToken::new(format!(
-                "a secret is {PREFIX:?} and 32 random bytes in base64url; make one with Token::generate"
+                "a secret must be {PREFIX:?} followed by 32 bytes in base64url; create one with Token::generate"
             ))),
         }
     }
@@ -134,7 +135,7 @@ impl Token {
             .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
         let bytes = bytes.ok_or_else(|| {
             BadToken::new(
-                "a hash is \"sha256:\" and 32 bytes in base64url, as Token::hash gives it",
+                "a hash must be \"sha256:\" followed by 32 bytes in base64url, as returned by Token::hash",
             )
         })?;
         Ok(Token::new(name.into(), role, bytes))

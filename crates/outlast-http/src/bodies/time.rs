@@ -25,7 +25,7 @@ impl utoipa::PartialSchema for Moment {
         ObjectBuilder::new()
             .schema_type(Type::String)
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
-            .description(Some("A moment, RFC 3339 in UTC with microseconds."))
+            .description(Some("A time: RFC 3339 in UTC, with microseconds."))
             .examples(["2026-11-16T14:20:00.123456Z"])
             .into()
     }

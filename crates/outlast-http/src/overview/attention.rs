@@ -93,8 +93,8 @@ fn expired_leases(glance: &Glance, scope: &TokenScope) -> Option<Attention> {
     let count = expired.count() as u64;
     let sentence = match count {
         0 => return None,
-        1 => "1 worker has not renewed its lease: it is dead or cut off, and what it ran waits until a living worker takes it over.".to_owned(),
-        n => format!("{n} workers have not renewed their leases: they are dead or cut off, and what they ran waits until a living worker takes it over."),
+        1 => "The lease of 1 worker has expired: it has crashed or lost its connection. Its instances wait until a live worker takes them over.".to_owned(),
+        n => format!("The leases of {n} workers have expired: they have crashed or lost their connection. Their instances wait until a live worker takes them over."),
     };
     Some(Attention {
         kind: "expired_leases",
@@ -111,10 +111,10 @@ fn overdue_timers(count: CountBody) -> Option<Attention> {
     let late = OVERDUE_AFTER.as_secs();
     let sentence = match counted(count)? {
         Counted::One => format!(
-            "1 instance should have been woken by its deadline more than {late} s ago: no engine fires timers."
+            "1 instance is more than {late} s past its deadline: no engine is running the timers."
         ),
         Counted::Many(many) => format!(
-            "{many} instances should have been woken by their deadline more than {late} s ago: no engine fires timers, or they cannot keep up."
+            "{many} instances are more than {late} s past their deadline: no engine is running the timers, or the engines cannot keep up."
         ),
     };
     Some(of_instances(
@@ -128,8 +128,8 @@ fn overdue_timers(count: CountBody) -> Option<Attention> {
 
 fn blocked(count: CountBody) -> Option<Attention> {
     let sentence = match counted(count)? {
-        Counted::One => "1 instance is blocked: its code does not fit its history, or commits again and again without progress. It is kept, and goes on by itself with a build that fits; its page says why.".to_owned(),
-        Counted::Many(many) => format!("{many} instances are blocked: their code does not fit their history, or commits again and again without progress. They are kept, and go on by themselves with a build that fits; their pages say why."),
+        Counted::One => "1 instance is blocked: its code does not match its history, or it keeps committing without progress. It resumes when a matching build is deployed. See its page for the reason.".to_owned(),
+        Counted::Many(many) => format!("{many} instances are blocked: their code does not match their history, or they keep committing without progress. They resume when a matching build is deployed. See their pages for the reasons."),
     };
     let filter = [
         ("status", "runnable,executing"),
@@ -148,10 +148,10 @@ fn blocked(count: CountBody) -> Option<Attention> {
 fn retry_storm(count: CountBody) -> Option<Attention> {
     let sentence = match counted(count)? {
         Counted::One => format!(
-            "1 instance has been retried {RETRIES_ALARMING} times or more at its step: its last error says why."
+            "1 instance has been retried {RETRIES_ALARMING} times or more at its current step. See its last error."
         ),
         Counted::Many(many) => format!(
-            "{many} instances have been retried {RETRIES_ALARMING} times or more at their step: their last errors say why."
+            "{many} instances have been retried {RETRIES_ALARMING} times or more at their current step. See their last errors."
         ),
     };
     let filter = format!("status=runnable,executing&attempts_from={RETRIES_ALARMING}");
@@ -166,8 +166,8 @@ fn retry_storm(count: CountBody) -> Option<Attention> {
 
 fn no_deadline(count: CountBody) -> Option<Attention> {
     let sentence = match counted(count)? {
-        Counted::One => "1 instance waits for a signal with no deadline: if the signal never comes, it waits forever.".to_owned(),
-        Counted::Many(many) => format!("{many} instances wait for a signal with no deadline: if the signal never comes, they wait forever."),
+        Counted::One => "1 instance waits for a signal without a deadline. If the signal never arrives, it waits forever.".to_owned(),
+        Counted::Many(many) => format!("{many} instances wait for a signal without a deadline. If the signal never arrives, they wait forever."),
     };
     Some(of_instances(
         "no_deadline",
@@ -190,16 +190,14 @@ fn stuck(queue: &QueueSummary, glance: &Glance) -> Option<Attention> {
     };
     let name = &queue.name;
     let (kind, severity, sentence) = if queue.paused {
-        let sentence = format!(
-            "The queue {name} is paused, and {waiting} in it: resume it when that may run."
-        );
+        let sentence =
+            format!("Queue {name} is paused, and {waiting} in it. Resume it to run them.");
         ("paused_queue", Severity::Warning, sentence)
     } else if is_served(name, glance) {
         return None;
     } else {
-        let sentence = format!(
-            "No running worker takes work from the queue {name}, where {waiting}: start one that does."
-        );
+        let sentence =
+            format!("No live worker serves queue {name}, where {waiting}. Start a worker for it.");
         ("unserved_queue", Severity::Error, sentence)
     };
     let filter =
@@ -256,7 +254,7 @@ fn unserved_machine(place: &StepCount) -> Attention {
         many => format!("{many} instances wait"),
     };
     let sentence = format!(
-        "No running worker knows step {step} of machine {machine} version {version}, where {waiting}: start a build that does, or end them if the name is wrong."
+        "No live worker has step {step} of machine {machine} version {version}, where {waiting}. Deploy a build that has it, or terminate them if the name is wrong."
     );
     let filter = serde_html_form::to_string([
         ("machine", machine.as_str()),

@@ -107,7 +107,7 @@ impl StepCounter {
         let unavailable = || {
             Problem::new(
                 Code::Unavailable,
-                "the database has not answered for a while; try again",
+                "the database is not responding; try again later",
             )
         };
         let glance = tokio::time::timeout(PATIENCE, fresh)
@@ -157,7 +157,7 @@ async fn run(step_counter: Weak<StepCounter>) {
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "the survey could not go on"
+                    "could not count instances by step"
                 );
                 EVERY
             }

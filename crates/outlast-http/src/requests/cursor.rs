@@ -43,13 +43,11 @@ impl Question {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
         let bytes: Option<[u8; BYTES]> = bytes.and_then(|bytes| bytes.try_into().ok());
         let Some(bytes) = bytes.filter(|bytes| bytes[0] == VERSION) else {
-            return Err(Problem::invalid(
-                "the cursor is none that this server gave; begin again without one",
-            ));
+            return Err(Problem::invalid("invalid cursor; start again without one"));
         };
         if bytes[1..=MARK_BYTES] != self.0 {
             return Err(Problem::invalid(
-                "the cursor belongs to another list or another filter; begin again without one",
+                "the cursor belongs to another list or filter; start again without one",
             ));
         }
         let mut position = [0; 8];

@@ -46,10 +46,10 @@ fn caller(parts: &Parts, role: Role) -> Result<Arc<Caller>, Problem> {
     let caller = parts
         .extensions
         .get::<Arc<Caller>>()
-        .ok_or_else(|| Problem::new(Code::Unauthorized, "nobody has said who asks"))?;
+        .ok_or_else(|| Problem::new(Code::Unauthorized, "the request has no caller"))?;
     if caller.role < role {
         let detail = format!(
-            "this needs the role {role:?}, and the token has {:?}",
+            "this requires the role {role:?}; the token has {:?}",
             caller.role.as_str(),
             role = role.as_str()
         );
@@ -76,7 +76,7 @@ pub(crate) fn parse_id(text: &str) -> Result<InstanceId, Problem> {
     let id = text.parse().ok().filter(|_| is_plain);
     id.map(InstanceId).ok_or_else(|| {
         Problem::invalid(format!(
-            "{text:?} is not the id of an instance: decimal digits"
+            "{text:?} is not an instance id; ids are whole numbers"
         ))
     })
 }
@@ -134,13 +134,13 @@ fn check_names<A: IntoParams, B: IntoParams>(query: &str) -> Result<(), Problem>
         known.join(", ")
     };
     Err(Problem::invalid(format!(
-        "there is no parameter {name:?} here; there are: {known}"
+        "unknown parameter {name:?}; allowed: {known}"
     )))
 }
 
 fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     serde_html_form::from_str(query)
-        .map_err(|error| Problem::invalid(format!("the query: {error}")))
+        .map_err(|error| Problem::invalid(format!("invalid query: {error}")))
 }
 
 /// A body of JSON.
@@ -197,8 +197,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     match essence {
         Some(essence) if essence.eq_ignore_ascii_case("application/json") => Ok(()),
         Some(other) => {
-            let detail =
-                format!("the body is declared as {other:?}; send Content-Type: application/json");
+            let detail = format!("the Content-Type is {other:?}; send application/json");
             Err(Problem::new(Code::UnsupportedMediaType, detail))
         }
         None => Err(Problem::new(
@@ -212,7 +211,7 @@ async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes,
     let too_large = || {
         Problem::new(
             Code::TooLarge,
-            format!("the body has more than {BODY_BYTES_MAX} bytes"),
+            format!("the body is larger than {BODY_BYTES_MAX} bytes"),
         )
     };
     let declared = headers
@@ -232,7 +231,7 @@ async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes,
             }
             cause = error.source();
         }
-        Problem::invalid("the body ended before it was whole")
+        Problem::invalid("the body ended early")
     })
 }
 
@@ -241,7 +240,7 @@ async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes,
 fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     check_depth(bytes)?;
     if bytes.trim_ascii_start().starts_with(b"[") {
-        let detail = "the body is a list; it must be an object, with names";
+        let detail = "the body must be an object, not a list";
         return Err(Problem::new(Code::InvalidJson, detail));
     }
     read_json(bytes)
@@ -263,5 +262,5 @@ fn check_depth(bytes: &[u8]) -> Result<(), Problem> {
 
 fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes)
-        .map_err(|error| Problem::new(Code::InvalidJson, format!("the body: {error}")))
+        .map_err(|error| Problem::new(Code::InvalidJson, format!("invalid body: {error}")))
 }

@@ -131,7 +131,7 @@ impl FilterParams {
             Some("none") => Ok(Some(Deadline::None)),
             Some("overdue") => Ok(Some(Deadline::Before(now - OVERDUE_AFTER))),
             Some(other) => Err(Problem::invalid(format!(
-                "deadline {other:?} is neither none nor overdue"
+                "deadline must be none or overdue, not {other:?}"
             ))),
         }
     }
@@ -141,7 +141,7 @@ impl FilterParams {
         let unknown = names.into_iter().find(|name| !NAMES.contains(name));
         unknown.map_or(Ok(()), |name| {
             Err(Problem::invalid(format!(
-                "a filter has no {name:?}; it has: {}",
+                "unknown filter {name:?}; allowed: {}",
                 NAMES.join(", ")
             )))
         })
@@ -180,17 +180,14 @@ pub(crate) fn limit(given: Option<&str>) -> Result<usize, Problem> {
         return Ok(limit);
     }
     Err(Problem::invalid(format!(
-        "limit is {limit}; it must be from 1 to {PAGE_MAX}"
+        "limit must be between 1 and {PAGE_MAX}, not {limit}"
     )))
 }
 
 /// Parses a number; the error names the parameter.
 pub(crate) fn number<T: FromStr>(what: &str, given: Option<&str>) -> Result<Option<T>, Problem> {
-    let wrong = |text: &str| {
-        Problem::invalid(format!(
-            "{what} is {text:?}, which is not a number that fits"
-        ))
-    };
+    let wrong =
+        |text: &str| Problem::invalid(format!("{what} must be a number in range, not {text:?}"));
     given
         .map(|text| text.parse().map_err(|_| wrong(text)))
         .transpose()
@@ -202,7 +199,7 @@ pub(crate) fn flag(what: &str, given: Option<&str>) -> Result<bool, Problem> {
         Some("true" | "1" | "") => Ok(true),
         Some("false" | "0") | None => Ok(false),
         Some(other) => Err(Problem::invalid(format!(
-            "{what} is {other:?}; it is true or false"
+            "{what} must be true or false, not {other:?}"
         ))),
     }
 }
@@ -210,7 +207,7 @@ pub(crate) fn flag(what: &str, given: Option<&str>) -> Result<bool, Problem> {
 fn moment(what: &str, given: Option<&str>) -> Result<Option<Timestamp>, Problem> {
     let wrong = |text: &str| {
         Problem::invalid(format!(
-            "{what} is {text:?}, which is no moment like 2026-11-16T14:20:00Z"
+            "{what} must be a time such as 2026-11-16T14:20:00Z, not {text:?}"
         ))
     };
     given
@@ -225,7 +222,7 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
         type Value = Option<String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("text or a number")
+            f.write_str("a string or a number")
         }
 
         fn visit_str<E>(self, text: &str) -> Result<Option<String>, E> {
@@ -254,7 +251,7 @@ fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::E
         type Value = Vec<String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("text or a list of texts")
+            f.write_str("a string or a list of strings")
         }
 
         fn visit_str<E>(self, text: &str) -> Result<Vec<String>, E> {

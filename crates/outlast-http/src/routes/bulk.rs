@@ -76,7 +76,7 @@ impl Act {
             "delete" => Ok(Act::Delete),
             other => Err(Problem::new(
                 Code::NotFound,
-                format!("there is no bulk {other:?}: retry, cancel, terminate or delete"),
+                format!("unknown operation {other:?}; use retry, cancel, terminate or delete"),
             )),
         }
     }
@@ -110,7 +110,7 @@ impl Act {
 #[utoipa::path(
     post, path = "/v1/bulk/{verb}", tag = "operations", operation_id = "bulk",
     params(("verb" = String, Path, description = "retry, cancel, terminate or delete")), request_body = BulkBody,
-    responses((status = 200, description = "How many instances were changed, or would be.", body = BulkAnswer), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The number of instances that were changed, or would be.", body = BulkAnswer), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn bulk(
     State(api): State<Arc<Api>>,
@@ -121,7 +121,7 @@ pub(crate) async fn bulk(
     let act = Act::of(&verb)?;
     FilterParams::check_names(body.filter.keys().map(String::as_str))?;
     let params: FilterParams = serde_json::from_value(body.filter.into())
-        .map_err(|error| Problem::invalid(format!("the filter: {error}")))?;
+        .map_err(|error| Problem::invalid(format!("invalid filter: {error}")))?;
     let question = Question::new(&format!("bulk {verb}"), &params);
     let before = body
         .cursor

@@ -77,7 +77,7 @@ pub(crate) async fn follow(
     let place = api.streams.clone().try_acquire_owned().map_err(|_| {
         Problem::new(
             Code::TooManyStreams,
-            "as many event streams are open as may be; close one or try again later",
+            "too many event streams are open; close one or try again later",
         )
     })?;
     let following = Following::new(api, caller, followed, place);
@@ -138,13 +138,11 @@ fn followed(filter: FilterParams, params: FollowParams) -> Result<Followed, Prob
         });
     }
     if is_filtered {
-        return Err(Problem::invalid(
-            "there are ids and a filter; follow one or the other",
-        ));
+        return Err(Problem::invalid("give ids or a filter, not both"));
     }
     if params.id.len() > FOLLOWED_MAX {
         return Err(Problem::invalid(format!(
-            "{} ids are more than the {FOLLOWED_MAX} that one stream follows",
+            "a stream follows at most {FOLLOWED_MAX} ids, not {}",
             params.id.len()
         )));
     }

@@ -154,7 +154,7 @@ pub(crate) async fn tree(
     let depth = number("depth", params.depth.as_deref())?.unwrap_or(TREE_DEPTH_DEFAULT);
     if depth > TREE_DEPTH_MAX {
         return Err(Problem::invalid(format!(
-            "depth is {depth}; the most is {TREE_DEPTH_MAX}"
+            "depth must be at most {TREE_DEPTH_MAX}, not {depth}"
         )));
     }
     let root = api.instance(&caller.scope, id).await?;

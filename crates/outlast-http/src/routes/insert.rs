@@ -107,8 +107,8 @@ pub(crate) struct ItemError {
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = NewBody,
     responses(
-        (status = 201, body = InsertedBody, description = "Started"),
-        (status = 200, body = InsertedBody, description = "The key is held by this instance; nothing was written"),
+        (status = 201, body = InsertedBody, description = "Started."),
+        (status = 200, body = InsertedBody, description = "This instance already holds the key. Nothing was written."),
         (status = "default", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
@@ -146,7 +146,7 @@ pub(crate) async fn insert(
 #[utoipa::path(
     post, path = "/v1/instances/batch", tag = "instances", operation_id = "insert_instances",
     request_body = BatchBody,
-    responses((status = 200, description = "An answer for each instance, in the order of the request.", body = InsertedBatchBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "A result for each instance, in the order of the request.", body = InsertedBatchBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn insert_batch(
     State(api): State<Arc<Api>>,
@@ -155,7 +155,7 @@ pub(crate) async fn insert_batch(
 ) -> Result<Json<InsertedBatchBody>, Problem> {
     if batch.instances.len() > BATCH_MAX {
         let detail = format!(
-            "{} instances are more than the {BATCH_MAX} that go at once",
+            "a batch has at most {BATCH_MAX} instances, not {}",
             batch.instances.len()
         );
         return Err(Problem::invalid(detail));
@@ -178,7 +178,10 @@ pub(crate) async fn insert_batch(
             Err(problem) => Err(problem),
             Ok(_) => match answers.next() {
                 Some((answer, key)) => settle(&api, &caller.scope, answer, key.as_deref()).await,
-                None => Err(Problem::new(Code::Internal, "the store left out an answer")),
+                None => Err(Problem::new(
+                    Code::Internal,
+                    "the store returned too few results",
+                )),
             },
         };
         instances.push(item(settled));
@@ -222,12 +225,12 @@ async fn settle(
             Ok(_) => Ok((holder, false)),
             Err(_) => Err(Problem::new(
                 Code::Conflict,
-                format!("the key {key:?} is held by another instance"),
+                format!("another instance holds the key {key:?}"),
             )),
         },
         Inserted::Duplicate { holder: None } => Err(Problem::new(
             Code::Conflict,
-            format!("the instance that held the key {key:?} ended meanwhile; send it again"),
+            format!("the holder of key {key:?} has just finished; try again"),
         )),
     }
 }
@@ -238,9 +241,9 @@ fn take_idempotency_key(body: &mut NewBody, headers: &HeaderMap) -> Result<(), P
     };
     let given = given
         .to_str()
-        .map_err(|_| Problem::invalid("the Idempotency-Key is not plain text"))?;
+        .map_err(|_| Problem::invalid("the Idempotency-Key header must be ASCII"))?;
     if body.key.is_some() {
-        let detail = "there are a key and an Idempotency-Key; one of them makes the instance unique, leave the other out";
+        let detail = "give either key or the Idempotency-Key header, not both";
         return Err(Problem::invalid(detail));
     }
     body.key = Some(given.to_owned());
@@ -262,16 +265,14 @@ fn row(body: NewBody, offers: &Offers, scope: &TokenScope) -> Result<NewInstance
         (Some(key), None) => row = row.correlation_key(key),
         (Some(key), Some(statuses)) => row = row.correlation(key, Scope::of(statuses)?),
         (None, Some(_)) => {
-            return Err(Problem::invalid(
-                "unique_in says how long a key is held, and there is no key",
-            ));
+            return Err(Problem::invalid("unique_in requires key"));
         }
         (None, None) => {}
     }
     row.check()?;
     if !scope.has_machine(&row.machine) || !scope.has_queue(&row.queue) {
         let detail = format!(
-            "this token may not start {:?} in the queue {:?}",
+            "this token may not start machine {:?} in queue {:?}",
             row.machine, row.queue
         );
         return Err(Problem::new(Code::Forbidden, detail));
@@ -285,11 +286,11 @@ fn start(body: &NewBody) -> Result<Start, Problem> {
         (Some(delay), None) => Ok(Start::After(Duration::from_millis(delay))),
         (None, Some(text)) => time::read(text).map(Start::At).ok_or_else(|| {
             Problem::invalid(format!(
-                "eligible_at is {text:?}, which is no moment like 2026-11-16T14:20:00Z"
+                "eligible_at must be a time such as 2026-11-16T14:20:00Z, not {text:?}"
             ))
         }),
         (Some(_), Some(_)) => Err(Problem::invalid(
-            "there are delay_ms and eligible_at; give one of them",
+            "give either delay_ms or eligible_at, not both",
         )),
     }
 }

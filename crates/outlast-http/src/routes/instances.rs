@@ -71,7 +71,7 @@ pub(crate) async fn list(
 #[utoipa::path(
     get, path = "/v1/instances/count", tag = "instances", operation_id = "count_instances",
     params(FilterParams),
-    responses((status = 200, description = "The number of instances that fit the filter.", body = CountBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The number of matching instances.", body = CountBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn count(
     State(api): State<Arc<Api>>,
@@ -101,7 +101,7 @@ pub(crate) async fn get(
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}", tag = "instances", operation_id = "get_holder",
     params(("machine" = String, Path), ("key" = String, Path)),
-    responses((status = 200, description = "The instance that holds the key.", body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The holder of the key.", body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn holder(
     State(api): State<Arc<Api>>,

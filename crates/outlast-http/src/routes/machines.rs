@@ -106,7 +106,9 @@ pub(crate) async fn get(
     let glance = api.step_counter.glance().await?;
     let body = body(&glance, &caller.scope, Some(&machine));
     if body.machines.is_empty() && body.complete {
-        let detail = format!("no worker runs the machine {machine:?}, and it has no instances");
+        let detail = format!(
+            "machine {machine:?} does not exist: no worker runs it, and it has no instances"
+        );
         return Err(Problem::new(Code::NotFound, detail));
     }
     Ok(Json(body))

@@ -179,7 +179,7 @@ fn check(caller: &Caller, queue: &str) -> Result<(), Problem> {
     if caller.scope.has_queue(queue) && caller.scope.machines.is_none() {
         return Ok(());
     }
-    let detail = format!("this token does not scope everything in the queue {queue:?}");
+    let detail = format!("this token does not cover every machine in queue {queue:?}");
     Err(Problem::new(Code::Forbidden, detail))
 }
 
@@ -194,7 +194,7 @@ async fn check_exists(api: &Api, caller: &Caller, queue: &str, force: bool) -> R
     names.retain(|name| caller.scope.has_queue(name));
     names.truncate(NAMED_MAX);
     let detail = format!(
-        "no queue {queue:?} exists; near names: {}; \"force\": true does it all the same",
+        "queue {queue:?} does not exist; similar names: {}; send \"force\": true to proceed anyway",
         names.join(", ")
     );
     Err(Problem::new(Code::NotFound, detail))

@@ -152,7 +152,7 @@ async fn in_time(
             Problem::new(
                 Code::Timeout,
                 format!(
-                    "there was no answer within {} s; what was asked may still have happened",
+                    "the request took longer than {} s; it may still have taken effect",
                     limit.as_secs()
                 ),
             )
@@ -205,10 +205,7 @@ async fn with_headers(request: Request, next: Next) -> Response {
 async fn not_found(uri: Uri) -> Problem {
     Problem::new(
         Code::NotFound,
-        format!(
-            "there is nothing at {:?}; /v1/openapi.json has every route",
-            uri.path()
-        ),
+        format!("no route {:?}; see /v1/openapi.json", uri.path()),
     )
 }
 
@@ -216,7 +213,7 @@ async fn method_not_allowed(uri: Uri) -> Problem {
     Problem::new(
         Code::MethodNotAllowed,
         format!(
-            "{:?} is not asked like this; /v1/openapi.json has every route",
+            "{:?} does not support this method; see /v1/openapi.json",
             uri.path()
         ),
     )

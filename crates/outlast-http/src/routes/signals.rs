@@ -129,7 +129,7 @@ impl SignalBody {
 #[utoipa::path(
     post, path = "/v1/instances/{id}/signals", tag = "signals", operation_id = "signal_instance",
     params(("id" = String, Path)), request_body = NewBody,
-    responses((status = 200, description = "The instance has the signal, from this request or from an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The signal was delivered, by this request or by an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn send(
     State(api): State<Arc<Api>>,
@@ -144,7 +144,7 @@ pub(crate) async fn send(
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/signals", tag = "signals", operation_id = "signal_holder",
     params(("machine" = String, Path), ("key" = String, Path)), request_body = NewBody,
-    responses((status = 200, description = "The instance has the signal, from this request or from an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The signal was delivered, by this request or by an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn send_by_key(
     State(api): State<Arc<Api>>,
@@ -189,9 +189,7 @@ pub(crate) async fn send_one(api: &Api, signal: NewSignal) -> Result<DeliveryBod
         Delivery::NoTarget => Err(no_target()),
         Delivery::InboxFull { instance } => Err(Problem::new(
             Code::InboxFull,
-            format!(
-                "instance {instance} holds as many signals as it may; it must consume some first"
-            ),
+            format!("the inbox of instance {instance} is full; it must consume signals first"),
         )),
     }
 }
@@ -225,6 +223,6 @@ async fn within_reach(api: &Api, caller: &Caller, target: Target) -> Result<Targ
 fn no_target() -> Problem {
     Problem::new(
         Code::NoTarget,
-        "there is no such instance, or it has ended; nobody would read the signal",
+        "the instance does not exist or has finished",
     )
 }

@@ -43,7 +43,7 @@ pub(crate) struct WaitedBody {
 #[utoipa::path(
     get, path = "/v1/instances/{id}/wait", tag = "instances", operation_id = "wait_for_instance",
     params(("id" = String, Path), WaitParams),
-    responses((status = 200, description = "The instance after the wait; `reached` is false when the time was up first.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance after the wait. `reached` is false if the wait timed out.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn wait(
     State(api): State<Arc<Api>>,
@@ -62,7 +62,7 @@ pub(crate) async fn wait(
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}/wait", tag = "instances", operation_id = "wait_for_holder",
     params(("machine" = String, Path), ("key" = String, Path), WaitParams),
-    responses((status = 200, description = "The instance as it is now, and whether it is where it was waited for.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance after the wait. `reached` is false if the wait timed out.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn wait_by_key(
     State(api): State<Arc<Api>>,
@@ -86,7 +86,7 @@ async fn wait_for(
     let timeout = timeout.map_or(WAIT_MAX, Duration::from_millis);
     if timeout > WAIT_MAX {
         return Err(Problem::invalid(format!(
-            "timeout_ms is {}; the most is {}",
+            "timeout_ms must be at most {1}, not {0}",
             timeout.as_millis(),
             WAIT_MAX.as_millis()
         )));
@@ -96,7 +96,7 @@ async fn wait_for(
         Some("settled") => false,
         Some(other) => {
             return Err(Problem::invalid(format!(
-                "until {other:?} is neither ended nor settled"
+                "until must be ended or settled, not {other:?}"
             )));
         }
     };
@@ -104,7 +104,7 @@ async fn wait_for(
     let _place = api.waits.try_acquire().map_err(|_| {
         Problem::new(
             Code::TooManyStreams,
-            "as many long polls are open as may be; try again later",
+            "too many long polls are open; try again later",
         )
     })?;
     let waiting = async {

@@ -54,7 +54,7 @@ pub(crate) struct OfferBody {
 /// Lists every registered worker.
 #[utoipa::path(
     get, path = "/v1/workers", tag = "workers", operation_id = "list_workers",
-    responses((status = 200, description = "The running engines.", body = WorkersBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The registered workers.", body = WorkersBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn list(
     State(api): State<Arc<Api>>,

@@ -91,7 +91,7 @@ pub async fn serve(
                 () = cut.cancelled() => return,
             };
             if let Err(error) = served {
-                tracing::debug!(%error, %peer, "a connection broke");
+                tracing::debug!(%error, %peer, "connection failed");
             }
         });
     }
@@ -99,7 +99,7 @@ pub async fn serve(
     stopping.0.cancel();
     let ended = tokio::time::timeout(limits.grace, graceful.shutdown()).await;
     if ended.is_err() {
-        tracing::warn!(grace = ?limits.grace, "connections that did not come to an end are cut");
+        tracing::warn!(grace = ?limits.grace, "closed connections that did not finish within the grace period");
     }
     Ok(())
 }
@@ -111,7 +111,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             Ok(accepted) => return accepted,
             Err(error) => {
                 // Usually no file descriptor is free, until another connection closes.
-                tracing::warn!(%error, "a connection could not be taken");
+                tracing::warn!(%error, "could not accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -166,7 +166,7 @@ async fn answer(
     let is_health = matches!(request.uri().path(), "/healthz" | "/readyz");
     let mut response = match place.is_for_health && !is_health {
         true => {
-            let detail = "as many connections are open as may be; try again later";
+            let detail = "too many connections are open; try again later";
             Problem::new(Code::Unavailable, detail).into_response()
         }
         false => router.oneshot(request).await?,

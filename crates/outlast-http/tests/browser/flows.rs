@@ -212,7 +212,7 @@ async fn runs_are_chosen_by_link_and_by_keyboard_and_are_in_the_address() {
     .await;
     // A run that never was says so.
     page.go(&format!("{}instances/{id}?run=7", stage.ui)).await;
-    page.until_text("main", "there is no run 7 yet").await;
+    page.until_text("main", "has no run 7 yet").await;
     visit.end_but_for(&["404"]).await;
     stage.end().await;
 }

@@ -237,7 +237,7 @@ async fn a_key_of_another_tenant_is_not_given_away<S: Store + Inspect + Clone>(s
     assert_eq!(answer.code(), "conflict");
     assert_eq!(
         answer.json()["detail"],
-        "the key \"order\" is held by another instance"
+        "another instance holds the key \"order\""
     );
     let batch = tenants
         .of_queue

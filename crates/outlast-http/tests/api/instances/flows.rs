@@ -481,7 +481,7 @@ async fn a_machine_has_no_history_and_says_so<S: Store + Inspect + Clone>(store:
     for path in ["history", "history?run=1", "calls", "export"] {
         let answer = api.get(&format!("/v1/instances/{id}/{path}")).await;
         assert_eq!(answer.code(), "no_history", "{path}");
-        let said = "it is not a workflow and its machine records none";
+        let said = "the machine records none";
         assert!(answer.text.contains(said), "{}", answer.text);
     }
     let runs = api.get(&format!("/v1/instances/{id}/runs")).await.ok();

@@ -117,7 +117,9 @@ async fn a_machine_with_a_history_is_no_workflow_to_anybody<S: Store + Inspect +
     let export = api.get(&format!("/v1/instances/{id}/export")).await;
     assert_eq!(export.code(), "no_history");
     assert!(
-        export.text.contains("is read, not replayed"),
+        export
+            .text
+            .contains("only workflow histories can be exported"),
         "{}",
         export.text
     );

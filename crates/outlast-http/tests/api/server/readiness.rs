@@ -22,7 +22,7 @@ async fn a_full_disk_is_not_ready_until_there_is_room() {
         (503, "unavailable".into())
     );
     assert!(
-        full.text.contains("the disk of the database is full"),
+        full.text.contains("the database's disk is full"),
         "{full:?}"
     );
     let path = disk.path().display().to_string();
