@@ -18,7 +18,7 @@ const REFUSAL: &str = "The request failed. Programs read `code`, people read `de
     ),
     servers((url = "{place}")),
     security(("token" = [])),
-    modifiers(&Token),
+    modifiers(&BearerScheme),
     tags(
         (name = "instances", description = "Start and read instances"),
         (name = "signals", description = "Send signals"),
@@ -32,9 +32,10 @@ const REFUSAL: &str = "The request failed. Programs read `code`, people read `de
 )]
 pub(crate) struct Document;
 
-struct Token;
+/// Declares the authentication by a bearer token.
+struct BearerScheme;
 
-impl Modify for Token {
+impl Modify for BearerScheme {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         let components = document.components.get_or_insert_default();

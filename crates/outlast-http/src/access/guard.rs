@@ -40,7 +40,7 @@ pub(crate) async fn guard(
     let settings = &api.settings;
     check_host(settings, request.headers(), request.uri().host())?;
     check_origin(settings, &request)?;
-    let caller = recognise(&api, &request)?;
+    let caller = identify(&api, &request)?;
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }
@@ -151,13 +151,13 @@ fn is_own(origin: &str, headers: &HeaderMap) -> bool {
     authority.eq_ignore_ascii_case(host)
 }
 
-fn recognise(api: &Api, request: &Request) -> Result<Arc<Caller>, Problem> {
+fn identify(api: &Api, request: &Request) -> Result<Arc<Caller>, Problem> {
     let settings = &api.settings;
     if settings.authentication_is_the_hosts {
         return Ok(Arc::new(Caller::unnamed()));
     }
     if settings.tokens.is_empty() {
-        return recognise_neighbour(api, request);
+        return identify_local(api, request);
     }
     let Some(given) = request.headers().get(header::AUTHORIZATION) else {
         let detail = "send a token: Authorization: Bearer outlast_…";
@@ -175,7 +175,7 @@ fn recognise(api: &Api, request: &Request) -> Result<Arc<Caller>, Problem> {
 
 /// Without tokens, callers on this machine may do everything and others nothing. An unknown peer
 /// counts as another machine.
-fn recognise_neighbour(api: &Api, request: &Request) -> Result<Arc<Caller>, Problem> {
+fn identify_local(api: &Api, request: &Request) -> Result<Arc<Caller>, Problem> {
     let is_forwarded = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
         .iter()
         .any(|header| request.headers().contains_key(*header));
@@ -183,7 +183,7 @@ fn recognise_neighbour(api: &Api, request: &Request) -> Result<Arc<Caller>, Prob
         Some(peer) if peer.ip().is_loopback() && !is_forwarded => {
             return Ok(Arc::new(Caller::unnamed()));
         }
-        Some(_) => NOT_FROM_HERE,
+        Some(_) => NOT_LOCAL,
         None => {
             api.peer_is_unknown
                 .call_once(|| tracing::warn!("{UNKNOWN_PEER}"));
@@ -193,7 +193,7 @@ fn recognise_neighbour(api: &Api, request: &Request) -> Result<Arc<Caller>, Prob
     Err(Problem::new(Code::Unauthorized, detail))
 }
 
-const NOT_FROM_HERE: &str = "no token is configured, so only connections from this machine are accepted; \
+const NOT_LOCAL: &str = "no token is configured, so only connections from this machine are accepted; \
     configure a token to allow others";
 
 /// An application made a mistake: it serves the router without the addresses of its peers.

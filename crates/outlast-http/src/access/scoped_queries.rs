@@ -10,7 +10,7 @@ use outlast_core::{Count, Filter, Instance, InstanceId, ListRequest, Target, Tim
 
 /// A page of matching instances within the scope.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct InstancePage {
     pub(crate) instances: Vec<Instance>,
     /// Where the next page starts, if there may be one.
     pub(crate) next: Option<InstanceId>,
@@ -20,7 +20,7 @@ pub(crate) struct Found {
 
 /// The parameters of a page.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct PageRequest {
     pub(crate) filter: Filter,
     pub(crate) before: Option<InstanceId>,
     pub(crate) limit: usize,
@@ -88,18 +88,18 @@ impl Api {
     pub(crate) async fn page(
         &self,
         scope: &TokenScope,
-        wanted: Wanted,
+        wanted: PageRequest,
         fits: impl Fn(&Instance) -> bool,
-    ) -> Result<Found, Problem> {
+    ) -> Result<InstancePage, Problem> {
         let Some(filter) = narrowed(&wanted.filter, scope) else {
-            return Ok(Found {
+            return Ok(InstancePage {
                 scanned_all: true,
-                ..Found::default()
+                ..InstancePage::default()
             });
         };
-        let mut found = Found {
+        let mut found = InstancePage {
             next: wanted.before,
-            ..Found::default()
+            ..InstancePage::default()
         };
         for _ in 0..LOOKS_MAX {
             let request = ListRequest {

@@ -177,7 +177,7 @@ pub(crate) struct EventBody {
     /// The name of that call, or empty. For a machine, the step.
     name: String,
     /// The transition of a machine.
-    transition: Option<TransitionBody>,
+    transition: Option<RecordedTransitionBody>,
     /// The child that the event is about.
     child: Option<String>,
     child_run: Option<i32>,
@@ -201,8 +201,8 @@ pub(crate) struct EventBody {
 
 /// The outcome of a step of a machine.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = Transition)]
-pub(crate) struct TransitionBody {
+#[schema(as = RecordedTransition)]
+pub(crate) struct RecordedTransitionBody {
     /// `next`, `retry`, `wait`, `fan_out`, `done`, `stop` or `cancel`.
     outcome: String,
     /// The next step; null at an end.
@@ -452,7 +452,7 @@ impl From<Event> for EventBody {
             kind: event.kind.as_str(),
             call: event.call,
             name: event.name,
-            transition: detail.transition.map(TransitionBody::from),
+            transition: detail.transition.map(RecordedTransitionBody::from),
             child: detail.child.map(|id| id.to_string()),
             child_run: detail.child_run,
             deadline: detail.deadline.map(Moment),
@@ -466,9 +466,9 @@ impl From<Event> for EventBody {
     }
 }
 
-impl From<Transition> for TransitionBody {
-    fn from(it: Transition) -> TransitionBody {
-        TransitionBody {
+impl From<Transition> for RecordedTransitionBody {
+    fn from(it: Transition) -> RecordedTransitionBody {
+        RecordedTransitionBody {
             outcome: it.outcome.into_owned(),
             to: it.to,
             attempt: it.attempt,

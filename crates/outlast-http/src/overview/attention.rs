@@ -2,7 +2,7 @@
 
 use crate::access::tokens::TokenScope;
 use crate::bodies::instance::{CountBody, Counts};
-use crate::overview::step_counter::Glance;
+use crate::overview::step_counter::OverviewSnapshot;
 use outlast_core::{
     Count, OVERDUE_AFTER, QueueSummary, RETRIES_ALARMING, Status, StepCount, Worker,
 };
@@ -54,41 +54,45 @@ pub(crate) struct StepTotals {
 
 /// Lists the conditions that need an operator, the most severe first.
 pub(crate) fn attention(
-    glance: &Glance,
+    snapshot: &OverviewSnapshot,
     scope: &TokenScope,
-    standings: &StepTotals,
+    totals: &StepTotals,
 ) -> Vec<Attention> {
     let mut all = Vec::new();
-    all.extend(expired_leases(glance, scope));
-    all.extend(overdue_timers(standings.overdue));
-    all.extend(blocked(standings.blocked));
-    all.extend(retry_storm(standings.retrying));
-    all.extend(no_deadline(standings.without_deadline));
+    all.extend(expired_leases(snapshot, scope));
+    all.extend(overdue_timers(totals.overdue));
+    all.extend(blocked(totals.blocked));
+    all.extend(retry_storm(totals.retrying));
+    all.extend(no_deadline(totals.without_deadline));
     // A token bound to machines may not see what else a queue holds.
     if scope.machines.is_none() {
-        let queues = glance
+        let queues = snapshot
             .queues
             .iter()
             .filter(|queue| scope.has_queue(&queue.name));
         all.extend(
             queues
-                .filter_map(|queue| stuck(queue, glance))
+                .filter_map(|queue| stuck(queue, snapshot))
                 .take(NAMED_MAX),
         );
     }
     // These counts are by machine, so they would reveal other queues to a token bound to queues.
     if scope.queues.is_none() {
-        all.extend(unserved_machines(glance, scope).into_iter().take(NAMED_MAX));
+        all.extend(
+            unserved_machines(snapshot, scope)
+                .into_iter()
+                .take(NAMED_MAX),
+        );
     }
     all.sort_by_key(|item| item.severity);
     all
 }
 
-fn expired_leases(glance: &Glance, scope: &TokenScope) -> Option<Attention> {
-    let expired = glance
+fn expired_leases(snapshot: &OverviewSnapshot, scope: &TokenScope) -> Option<Attention> {
+    let expired = snapshot
         .workers
         .iter()
-        .filter(|worker| worker.lease_expires_at <= glance.now);
+        .filter(|worker| worker.lease_expires_at <= snapshot.now);
     let expired = expired.filter(|worker| crate::routes::is_seen(worker, scope));
     let count = expired.count() as u64;
     let sentence = match count {
@@ -179,7 +183,7 @@ fn no_deadline(count: CountBody) -> Option<Attention> {
 }
 
 /// Reports a queue that has work and no worker.
-fn stuck(queue: &QueueSummary, glance: &Glance) -> Option<Attention> {
+fn stuck(queue: &QueueSummary, snapshot: &OverviewSnapshot) -> Option<Attention> {
     let count = CountBody::from(queue.eligible);
     if matches!(queue.eligible, Count::Exactly(0)) {
         return None;
@@ -193,7 +197,7 @@ fn stuck(queue: &QueueSummary, glance: &Glance) -> Option<Attention> {
         let sentence =
             format!("Queue {name} is paused, and {waiting} in it. Resume it to run them.");
         ("paused_queue", Severity::Warning, sentence)
-    } else if is_served(name, glance) {
+    } else if is_served(name, snapshot) {
         return None;
     } else {
         let sentence =
@@ -213,42 +217,42 @@ fn stuck(queue: &QueueSummary, glance: &Glance) -> Option<Attention> {
     })
 }
 
-fn is_served(queue: &str, glance: &Glance) -> bool {
-    alive(glance).any(|worker| worker.queues.iter().any(|served| served == queue))
+fn is_served(queue: &str, snapshot: &OverviewSnapshot) -> bool {
+    alive(snapshot).any(|worker| worker.queues.iter().any(|served| served == queue))
 }
 
 /// Reports instances at a step that no live worker has: a misspelt name, or a build that is not
 /// running. Without any worker the queues are reported instead. A worker that does not list its
 /// machines may have any of them.
-fn unserved_machines(glance: &Glance, scope: &TokenScope) -> Vec<Attention> {
-    let is_telling = |worker: &Worker| !worker.machines.is_empty();
-    if alive(glance).next().is_none() || !alive(glance).all(is_telling) {
+fn unserved_machines(snapshot: &OverviewSnapshot, scope: &TokenScope) -> Vec<Attention> {
+    let lists_machines = |worker: &Worker| !worker.machines.is_empty();
+    if alive(snapshot).next().is_none() || !alive(snapshot).all(lists_machines) {
         return Vec::new();
     }
-    let places = glance.standings.iter();
-    let runnable = places.filter(|it| it.status == Status::Runnable && it.instances > 0);
+    let counts = snapshot.step_counts.iter();
+    let runnable = counts.filter(|it| it.status == Status::Runnable && it.instances > 0);
     runnable
-        .filter(|it| scope.has_machine(&it.machine) && !is_known(it, glance))
+        .filter(|it| scope.has_machine(&it.machine) && !is_known(it, snapshot))
         .map(unserved_machine)
         .collect()
 }
 
-fn is_known(place: &StepCount, glance: &Glance) -> bool {
-    let mut offers = alive(glance).flat_map(|worker| &worker.machines);
+fn is_known(count: &StepCount, snapshot: &OverviewSnapshot) -> bool {
+    let mut offers = alive(snapshot).flat_map(|worker| &worker.machines);
     offers.any(|offer| {
-        let is_it = offer.name == place.machine && offer.version == place.version;
-        is_it && (offer.steps.is_empty() || offer.steps.contains(&place.step))
+        let is_it = offer.name == count.machine && offer.version == count.version;
+        is_it && (offer.steps.is_empty() || offer.steps.contains(&count.step))
     })
 }
 
-fn unserved_machine(place: &StepCount) -> Attention {
+fn unserved_machine(count: &StepCount) -> Attention {
     let StepCount {
         machine,
         version,
         step,
         instances,
         ..
-    } = place;
+    } = count;
     let waiting = match instances {
         1 => "1 instance waits".to_owned(),
         many => format!("{many} instances wait"),
@@ -273,9 +277,9 @@ fn unserved_machine(place: &StepCount) -> Attention {
     }
 }
 
-fn alive(glance: &Glance) -> impl Iterator<Item = &Worker> {
-    let workers = glance.workers.iter();
-    workers.filter(|worker| worker.lease_expires_at > glance.now)
+fn alive(snapshot: &OverviewSnapshot) -> impl Iterator<Item = &Worker> {
+    let workers = snapshot.workers.iter();
+    workers.filter(|worker| worker.lease_expires_at > snapshot.now)
 }
 
 fn of_instances(

@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A recent view of all counts, queues and workers.
 #[derive(Clone, Debug)]
-pub(crate) struct Glance {
+pub(crate) struct OverviewSnapshot {
     taken: Instant,
     /// The database's time.
     pub(crate) now: Timestamp,
@@ -46,14 +46,14 @@ pub(crate) struct Glance {
     pub(crate) workers: Vec<Worker>,
     pub(crate) stats: RunStats,
     /// The instances by step.
-    pub(crate) standings: Arc<Vec<StepCount>>,
+    pub(crate) step_counts: Arc<Vec<StepCount>>,
     /// When the count began.
     pub(crate) counted_at: Timestamp,
     /// Whether all instances were counted; false during the first count.
     pub(crate) complete: bool,
 }
 
-impl Glance {
+impl OverviewSnapshot {
     /// Returns the steps started per minute from a queue, over the current minute and the previous
     /// one.
     pub(crate) fn rate(&self, queue: &str) -> Option<f64> {
@@ -71,76 +71,81 @@ impl Glance {
     }
 }
 
-/// Provides a recent [`Glance`].
+/// Provides a recent [`OverviewSnapshot`].
 #[derive(Debug)]
 pub(crate) struct StepCounter {
     client: Client,
-    asked: Mutex<Asked>,
-    glances: watch::Sender<Option<Arc<Glance>>>,
+    demand: Mutex<Demand>,
+    snapshots: watch::Sender<Option<Arc<OverviewSnapshot>>>,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct Demand {
     last: Instant,
     task: Option<JoinHandle<()>>,
 }
 
 impl StepCounter {
     pub(crate) fn new(client: Client) -> Arc<StepCounter> {
-        let asked = Asked {
+        let demand = Demand {
             last: Instant::now(),
             task: None,
         };
         Arc::new(StepCounter {
             client,
-            asked: Mutex::new(asked),
-            glances: watch::Sender::new(None),
+            demand: Mutex::new(demand),
+            snapshots: watch::Sender::new(None),
         })
     }
 
     /// Returns the latest result. The first request waits until there is one.
-    pub(crate) async fn glance(self: &Arc<StepCounter>) -> Result<Arc<Glance>, Problem> {
+    pub(crate) async fn snapshot(
+        self: &Arc<StepCounter>,
+    ) -> Result<Arc<OverviewSnapshot>, Problem> {
         self.wake();
-        let mut glances = self.glances.subscribe();
-        let fresh =
-            glances.wait_for(|glance| glance.as_ref().is_some_and(|it| it.taken.elapsed() < STALE));
+        let mut snapshots = self.snapshots.subscribe();
+        let fresh = snapshots.wait_for(|snapshot| {
+            snapshot
+                .as_ref()
+                .is_some_and(|it| it.taken.elapsed() < STALE)
+        });
         let unavailable = || {
             Problem::new(
                 Code::Unavailable,
                 "the database is not responding; try again later",
             )
         };
-        let glance = tokio::time::timeout(PATIENCE, fresh)
+        let snapshot = tokio::time::timeout(PATIENCE, fresh)
             .await
             .map_err(|_| unavailable())?;
-        let glance = glance.map_err(|_| unavailable())?;
-        glance.clone().ok_or_else(unavailable)
+        let snapshot = snapshot.map_err(|_| unavailable())?;
+        snapshot.clone().ok_or_else(unavailable)
     }
 
     /// Starts the background task if it is not running.
     fn wake(self: &Arc<StepCounter>) {
-        let mut asked = lock(&self.asked);
-        asked.last = Instant::now();
+        let mut demand = lock(&self.demand);
+        demand.last = Instant::now();
         // The task also ends with its runtime.
-        if asked.task.as_ref().is_none_or(JoinHandle::is_finished) {
-            asked.task = Some(tokio::spawn(run(Arc::downgrade(self))));
+        if demand.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            demand.task = Some(tokio::spawn(run(Arc::downgrade(self))));
         }
     }
 
     /// Returns whether the last request is long ago. Called under the lock, so that a later
     /// request starts a new task.
     fn is_over(&self, now: Instant) -> bool {
-        let mut asked = lock(&self.asked);
-        let is_over = now.saturating_duration_since(asked.last) >= IDLE;
+        let mut demand = lock(&self.demand);
+        let is_over = now.saturating_duration_since(demand.last) >= IDLE;
         if is_over {
-            asked.task = None;
+            demand.task = None;
         }
         is_over
     }
 }
 
 async fn run(step_counter: Weak<StepCounter>) {
-    let mut looking = Looking::default();
+    let mut reader = OverviewReader::default();
     loop {
         let Some(step_counter) = step_counter
             .upgrade()
@@ -149,10 +154,12 @@ async fn run(step_counter: Weak<StepCounter>) {
             return;
         };
         let begun = Instant::now();
-        let rest = match looking.run_once(&step_counter.client).await {
-            Ok(glance) => {
-                step_counter.glances.send_replace(Some(Arc::new(glance)));
-                looking.rest(begun.elapsed())
+        let rest = match reader.run_once(&step_counter.client).await {
+            Ok(snapshot) => {
+                step_counter
+                    .snapshots
+                    .send_replace(Some(Arc::new(snapshot)));
+                reader.rest(begun.elapsed())
             }
             Err(error) => {
                 tracing::warn!(
@@ -169,15 +176,15 @@ async fn run(step_counter: Weak<StepCounter>) {
 
 /// A scan of the table, and its counts so far.
 #[derive(Debug, Default)]
-struct Looking {
-    small: Option<Small>,
-    walk: Walk,
+struct OverviewReader {
+    small: Option<SmallTables>,
+    scan: TableScan,
     complete: Option<(Timestamp, Arc<Vec<StepCount>>)>,
 }
 
 /// Data that is small enough for one read.
 #[derive(Debug)]
-struct Small {
+struct SmallTables {
     taken: Instant,
     now: Timestamp,
     queues: Vec<QueueSummary>,
@@ -186,62 +193,62 @@ struct Small {
 }
 
 #[derive(Debug, Default)]
-struct Walk {
+struct TableScan {
     begun_at: Option<Timestamp>,
     after: Option<InstanceId>,
     seen: BTreeMap<(String, i32, String, &'static str), StepCount>,
 }
 
-impl Looking {
-    async fn run_once(&mut self, client: &Client) -> Result<Glance> {
+impl OverviewReader {
+    async fn run_once(&mut self, client: &Client) -> Result<OverviewSnapshot> {
         let small = match self
             .small
             .take()
             .filter(|small| small.taken.elapsed() < EVERY)
         {
             Some(small) => small,
-            None => Small::look(client).await?,
+            None => SmallTables::read(client).await?,
         };
-        let begun_at = *self.walk.begun_at.get_or_insert(small.now);
+        let begun_at = *self.scan.begun_at.get_or_insert(small.now);
         let begun = Instant::now();
         while begun.elapsed() < GO {
-            if self.walk.go_on(client).await? {
-                let walk = std::mem::take(&mut self.walk);
-                self.complete = Some((begun_at, Arc::new(walk.standings())));
+            if self.scan.read_slice(client).await? {
+                let scan = std::mem::take(&mut self.scan);
+                self.complete = Some((begun_at, Arc::new(scan.step_counts())));
                 break;
             }
         }
-        let (counted_at, standings) = match &self.complete {
-            Some((at, standings)) => (*at, standings.clone()),
-            None => (begun_at, Arc::new(self.walk.standings_so_far())),
+        let (counted_at, step_counts) = match &self.complete {
+            Some((at, step_counts)) => (*at, step_counts.clone()),
+            None => (begun_at, Arc::new(self.scan.counts_so_far())),
         };
-        let glance = Glance {
+        let snapshot = OverviewSnapshot {
             taken: small.taken,
             now: small.now,
             queues: small.queues.clone(),
             workers: small.workers.clone(),
             stats: small.stats.clone(),
-            standings,
+            step_counts,
             counted_at,
             complete: self.complete.is_some(),
         };
         self.small = Some(small);
-        Ok(glance)
+        Ok(snapshot)
     }
 
     /// Returns the pause after this much work: until the next second once the scan is complete.
     fn rest(&self, worked: Duration) -> Duration {
-        let is_done = self.walk.begun_at.is_none();
+        let is_done = self.scan.begun_at.is_none();
         let least = if is_done { EVERY } else { REST_MIN };
         (worked * REST).clamp(least, REST_MAX)
     }
 }
 
-impl Small {
-    async fn look(client: &Client) -> Result<Small> {
+impl SmallTables {
+    async fn read(client: &Client) -> Result<SmallTables> {
         let now = client.now().await?;
         let since = Timestamp(minute_of(now).0 - WINDOW_MINUTES * MINUTE);
-        Ok(Small {
+        Ok(SmallTables {
             taken: Instant::now(),
             now,
             queues: client.queues().await?,
@@ -251,37 +258,37 @@ impl Small {
     }
 }
 
-impl Walk {
+impl TableScan {
     /// Reads one slice. Returns whether it was the last.
-    async fn go_on(&mut self, client: &Client) -> Result<bool> {
+    async fn read_slice(&mut self, client: &Client) -> Result<bool> {
         let request = StepCountRequest {
             after: self.after,
             limit: STEP_COUNT_MAX,
         };
-        let survey = client.count_by_step(request).await?;
-        for standing in survey.groups {
-            let place = (
-                standing.machine.clone(),
-                standing.version,
-                standing.step.clone(),
-                standing.status.as_str(),
+        let slice = client.count_by_step(request).await?;
+        for count in slice.groups {
+            let key = (
+                count.machine.clone(),
+                count.version,
+                count.step.clone(),
+                count.status.as_str(),
             );
-            match self.seen.get_mut(&place) {
-                Some(seen) => seen.add(&standing),
+            match self.seen.get_mut(&key) {
+                Some(seen) => seen.add(&count),
                 None => {
-                    self.seen.insert(place, standing);
+                    self.seen.insert(key, count);
                 }
             }
         }
-        self.after = survey.next;
+        self.after = slice.next;
         Ok(self.after.is_none())
     }
 
-    fn standings(self) -> Vec<StepCount> {
+    fn step_counts(self) -> Vec<StepCount> {
         self.seen.into_values().collect()
     }
 
-    fn standings_so_far(&self) -> Vec<StepCount> {
+    fn counts_so_far(&self) -> Vec<StepCount> {
         self.seen.values().cloned().collect()
     }
 }
@@ -310,19 +317,19 @@ mod tests {
         assert!(!step_counter.is_over(begun + IDLE / 2));
         let again = Instant::now();
         step_counter.wake();
-        assert!(!step_counter.is_over(again), "somebody has just asked");
+        assert!(!step_counter.is_over(again), "a request has just arrived");
         assert!(step_counter.is_over(Instant::now() + IDLE));
         assert!(
-            lock(&step_counter.asked).task.is_none(),
-            "who asks now starts anew"
+            lock(&step_counter.demand).task.is_none(),
+            "a later request starts a new task"
         );
     }
 
     #[tokio::test]
     async fn it_ends_with_the_router_it_belongs_to() {
         let step_counter = step_counter();
-        step_counter.glance().await.unwrap();
-        let task = lock(&step_counter.asked).task.take().unwrap();
+        step_counter.snapshot().await.unwrap();
+        let task = lock(&step_counter.demand).task.take().unwrap();
         drop(step_counter);
         task.await.unwrap();
     }
@@ -337,34 +344,34 @@ mod tests {
             .insert_rows(rows.collect())
             .await
             .unwrap();
-        let mut looking = Looking::default();
-        let glance = loop {
-            let glance = looking.run_once(&step_counter.client).await.unwrap();
-            if glance.complete {
-                break glance;
+        let mut reader = OverviewReader::default();
+        let snapshot = loop {
+            let snapshot = reader.run_once(&step_counter.client).await.unwrap();
+            if snapshot.complete {
+                break snapshot;
             }
         };
-        let [standing] = glance.standings.as_slice() else {
-            panic!("{:?}", glance.standings);
+        let [count] = snapshot.step_counts.as_slice() else {
+            panic!("{:?}", snapshot.step_counts);
         };
-        assert_eq!(standing.instances, many as u64);
-        assert_eq!(standing.status, Status::Runnable);
+        assert_eq!(count.instances, many as u64);
+        assert_eq!(count.status, Status::Runnable);
     }
 
     #[test]
     fn it_rests_four_times_as_long_as_it_works() {
-        let mut looking = Looking::default();
+        let mut reader = OverviewReader::default();
         assert_eq!(
-            looking.rest(Duration::from_millis(3)),
+            reader.rest(Duration::from_millis(3)),
             EVERY,
-            "the walk is done"
+            "the scan is done"
         );
-        assert_eq!(looking.rest(Duration::from_secs(1)), Duration::from_secs(4));
-        looking.walk.begun_at = Some(Timestamp(0));
+        assert_eq!(reader.rest(Duration::from_secs(1)), Duration::from_secs(4));
+        reader.scan.begun_at = Some(Timestamp(0));
         assert_eq!(
-            looking.rest(Duration::from_millis(100)),
+            reader.rest(Duration::from_millis(100)),
             Duration::from_millis(400)
         );
-        assert_eq!(looking.rest(Duration::from_secs(60)), REST_MAX);
+        assert_eq!(reader.rest(Duration::from_secs(60)), REST_MAX);
     }
 }

@@ -13,10 +13,10 @@ const BYTES: usize = 1 + MARK_BYTES + 8;
 
 /// Identifies the query of a cursor: the list, and every parameter that decides what is on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question([u8; MARK_BYTES]);
+pub(crate) struct ListQuery([u8; MARK_BYTES]);
 
-impl Question {
-    pub(crate) fn new(list: &str, what: &impl Serialize) -> Question {
+impl ListQuery {
+    pub(crate) fn new(list: &str, what: &impl Serialize) -> ListQuery {
         // A value that cannot be serialized has no fields that could differ.
         let what = serde_json::to_string(what).unwrap_or_default();
         let digest = Sha256::new()
@@ -26,7 +26,7 @@ impl Question {
             .finalize();
         let mut mark = [0; MARK_BYTES];
         mark.copy_from_slice(&digest[..MARK_BYTES]);
-        Question(mark)
+        ListQuery(mark)
     }
 
     /// Returns the cursor that continues after `position`.
@@ -63,21 +63,21 @@ mod tests {
 
     #[test]
     fn a_cursor_goes_on_where_it_ended_and_only_for_its_own_question() {
-        let question = Question::new("instances", &["machine", "checkout"]);
+        let list_query = ListQuery::new("instances", &["machine", "checkout"]);
         for position in [0, 1, -5, i64::MAX, i64::MIN] {
             assert_eq!(
-                question.position(&question.cursor(position)).unwrap(),
+                list_query.position(&list_query.cursor(position)).unwrap(),
                 position
             );
         }
-        let cursor = question.cursor(7);
+        let cursor = list_query.cursor(7);
         assert!(
-            Question::new("instances", &["machine", "other"])
+            ListQuery::new("instances", &["machine", "other"])
                 .position(&cursor)
                 .is_err()
         );
         assert!(
-            Question::new("children", &["machine", "checkout"])
+            ListQuery::new("children", &["machine", "checkout"])
                 .position(&cursor)
                 .is_err()
         );
@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn garbage_is_no_cursor() {
-        let question = Question::new("instances", &());
-        let cursor = question.cursor(7);
+        let list_query = ListQuery::new("instances", &());
+        let cursor = list_query.cursor(7);
         for garbage in [
             "",
             "7",
@@ -96,7 +96,7 @@ mod tests {
             &format!("{cursor}AA"),
             &cursor.replace('A', "B"),
         ] {
-            assert!(question.position(garbage).is_err(), "{garbage}");
+            assert!(list_query.position(garbage).is_err(), "{garbage}");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The bulk verbs: they act on every instance that matches a filter, one page per request.
 
 use super::operate::note;
-use crate::access::scoped_queries::Wanted;
+use crate::access::scoped_queries::PageRequest;
 use crate::api::Api;
 use crate::limits::BULK_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::requests::cursor::Question;
+use crate::requests::cursor::ListQuery;
 use crate::requests::extract::{Body, MayOperate, Path};
 use crate::requests::query::FilterParams;
 use axum::Json;
@@ -122,11 +122,11 @@ pub(crate) async fn bulk(
     FilterParams::check_names(body.filter.keys().map(String::as_str))?;
     let params: FilterParams = serde_json::from_value(body.filter.into())
         .map_err(|error| Problem::invalid(format!("invalid filter: {error}")))?;
-    let question = Question::new(&format!("bulk {verb}"), &params);
+    let list_query = ListQuery::new(&format!("bulk {verb}"), &params);
     let before = body
         .cursor
         .as_deref()
-        .map(|cursor| question.position(cursor))
+        .map(|cursor| list_query.position(cursor))
         .transpose()?;
     let Some(filter) = narrowed(api.filter(&params).await?, act) else {
         return Ok(Json(nothing(body.dry_run)));
@@ -140,7 +140,7 @@ pub(crate) async fn bulk(
             ..BulkAnswer::default()
         }));
     }
-    let wanted = Wanted {
+    let wanted = PageRequest {
         filter,
         before: before.map(InstanceId),
         limit: BULK_MAX,
@@ -153,7 +153,7 @@ pub(crate) async fn bulk(
     Ok(Json(BulkAnswer {
         matched: Some(matched as u64),
         changed: Some(changed as u64),
-        next: found.next.map(|next| question.cursor(next.0)),
+        next: found.next.map(|next| list_query.cursor(next.0)),
         ..BulkAnswer::default()
     }))
 }

@@ -6,7 +6,7 @@ use crate::access::tokens::{Caller, TokenScope};
 use crate::api::Api;
 use crate::bodies::instance::{Counts, StatusWord, no_counts};
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::requests::cursor::Question;
+use crate::requests::cursor::ListQuery;
 use crate::requests::extract::{Id, MayOperate, MayRead, OptionalBody, Path, Query};
 use crate::requests::query::limit;
 use axum::Json;
@@ -234,11 +234,11 @@ pub(crate) async fn close_actions(
     Id(id): Id,
     Query(params, _): Query<CloseActionsParams>,
 ) -> Result<Json<CloseActionsBody>, Problem> {
-    let question = Question::new("close_actions", &id.0);
+    let list_query = ListQuery::new("close_actions", &id.0);
     let after = params
         .cursor
         .as_deref()
-        .map(|cursor| question.position(cursor))
+        .map(|cursor| list_query.position(cursor))
         .transpose()?;
     let limit = limit(params.limit.as_deref())?;
     api.instance(&caller.scope, id).await?;
@@ -246,7 +246,7 @@ pub(crate) async fn close_actions(
     let is_more = found.len() > limit || found.len() == PAGE_MAX;
     found.truncate(limit);
     let last = found.last().filter(|_| is_more);
-    let next = last.map(|last| question.cursor(last.id.0));
+    let next = last.map(|last| list_query.cursor(last.id.0));
     let seen = seen(&api, &caller.scope, found).await?;
     Ok(Json(CloseActionsBody {
         close_actions: seen.into_iter().map(OperationBody::of).collect(),

@@ -56,14 +56,14 @@ pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Json<ReadinessB
 /// Caches whether the database accepts writes. One request tries, and the others wait for its
 /// result.
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Instant, Found)>>);
+pub(crate) struct Readiness(Mutex<Option<(Instant, WriteAccess)>>);
 
 /// Whether the process may write, or why the database does not accept writes. The text reveals
 /// nothing about the database.
-type Found = Result<bool, &'static str>;
+type WriteAccess = Result<bool, &'static str>;
 
 impl Readiness {
-    async fn look(&self, client: &Client) -> Found {
+    async fn look(&self, client: &Client) -> WriteAccess {
         let mut last = self.0.lock().await;
         if let Some((at, found)) = *last
             && at.elapsed() < found.map_or(UNREADY_FOR, |_| READY_FOR)
@@ -76,7 +76,7 @@ impl Readiness {
     }
 }
 
-async fn try_writing(client: &Client) -> Found {
+async fn try_writing(client: &Client) -> WriteAccess {
     let detail = match client.check_writes().await {
         Ok(WriteCheck::Works) => return Ok(true),
         Ok(WriteCheck::NoRight) => return Ok(false),

@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[schema(as = NewInstance)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewBody {
+pub(crate) struct NewInstanceBody {
     machine: String,
     /// Default: the newest version that a running worker has, or 1.
     version: Option<i32>,
@@ -55,7 +55,7 @@ pub(crate) struct NewBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchBody {
     /// At most 1,000, in a body of at most 1 MiB.
-    instances: Vec<NewBody>,
+    instances: Vec<NewInstanceBody>,
 }
 
 /// The result of starting an instance.
@@ -105,7 +105,7 @@ pub(crate) struct ItemError {
 #[utoipa::path(
     post, path = "/v1/instances", tag = "instances", operation_id = "insert_instance",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = NewBody,
+    request_body = NewInstanceBody,
     responses(
         (status = 201, body = InsertedBody, description = "Started."),
         (status = 200, body = InsertedBody, description = "This instance already holds the key. Nothing was written."),
@@ -116,7 +116,7 @@ pub(crate) async fn insert(
     State(api): State<Arc<Api>>,
     MaySignal(caller): MaySignal,
     headers: HeaderMap,
-    Body(mut body): Body<NewBody>,
+    Body(mut body): Body<NewInstanceBody>,
 ) -> Result<(StatusCode, Json<InsertedBody>), Problem> {
     take_idempotency_key(&mut body, &headers)?;
     let offers = Offers::of(&api, [&body]).await?;
@@ -127,7 +127,7 @@ pub(crate) async fn insert(
         .into_iter()
         .next()
         .unwrap_or(Inserted::Duplicate { holder: None });
-    let (id, created) = settle(&api, &caller.scope, answer, key.as_deref()).await?;
+    let (id, created) = holder_of(&api, &caller.scope, answer, key.as_deref()).await?;
     let status = if created {
         StatusCode::CREATED
     } else {
@@ -174,23 +174,23 @@ pub(crate) async fn insert_batch(
     let mut answers = api.client.insert_rows(good).await?.into_iter().zip(keys);
     let mut instances = Vec::with_capacity(rows.len());
     for row in rows {
-        let settled = match row {
+        let result = match row {
             Err(problem) => Err(problem),
             Ok(_) => match answers.next() {
-                Some((answer, key)) => settle(&api, &caller.scope, answer, key.as_deref()).await,
+                Some((answer, key)) => holder_of(&api, &caller.scope, answer, key.as_deref()).await,
                 None => Err(Problem::new(
                     Code::Internal,
                     "the store returned too few results",
                 )),
             },
         };
-        instances.push(item(settled));
+        instances.push(item(result));
     }
     Ok(Json(InsertedBatchBody { instances }))
 }
 
-fn item(settled: Result<(InstanceId, bool), Problem>) -> ItemBody {
-    match settled {
+fn item(result: Result<(InstanceId, bool), Problem>) -> ItemBody {
+    match result {
         Ok((id, created)) => ItemBody {
             id: Some(id.to_string()),
             created: Some(created),
@@ -207,7 +207,7 @@ fn item(settled: Result<(InstanceId, bool), Problem>) -> ItemBody {
 }
 
 /// Returns the holder of the key. A holder outside the scope is not named.
-async fn settle(
+async fn holder_of(
     api: &Api,
     scope: &TokenScope,
     answer: Inserted,
@@ -235,7 +235,7 @@ async fn settle(
     }
 }
 
-fn take_idempotency_key(body: &mut NewBody, headers: &HeaderMap) -> Result<(), Problem> {
+fn take_idempotency_key(body: &mut NewInstanceBody, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(given) = headers.get("idempotency-key") else {
         return Ok(());
     };
@@ -252,7 +252,7 @@ fn take_idempotency_key(body: &mut NewBody, headers: &HeaderMap) -> Result<(), P
 }
 
 /// Returns the row of a body, if it is valid and within the caller's scope.
-fn row(body: NewBody, offers: &Offers, scope: &TokenScope) -> Result<NewInstance, Problem> {
+fn row(body: NewInstanceBody, offers: &Offers, scope: &TokenScope) -> Result<NewInstance, Problem> {
     let start = start(&body)?;
     let (version, queue) = offers.complete(&body);
     let mut row = NewInstance::new(body.machine, body.step, body.state)
@@ -280,7 +280,7 @@ fn row(body: NewBody, offers: &Offers, scope: &TokenScope) -> Result<NewInstance
     Ok(row)
 }
 
-fn start(body: &NewBody) -> Result<Start, Problem> {
+fn start(body: &NewInstanceBody) -> Result<Start, Problem> {
     match (body.delay_ms, body.eligible_at.as_deref()) {
         (None, None) => Ok(Start::Now),
         (Some(delay), None) => Ok(Start::After(Duration::from_millis(delay))),
@@ -302,7 +302,7 @@ impl Offers {
     /// Reads the workers only when the request leaves something out.
     async fn of<'a>(
         api: &Api,
-        bodies: impl IntoIterator<Item = &'a NewBody>,
+        bodies: impl IntoIterator<Item = &'a NewInstanceBody>,
     ) -> Result<Offers, Problem> {
         let mut bodies = bodies.into_iter();
         let is_needed = bodies.any(|body| body.version.is_none() || body.queue.is_none());
@@ -314,7 +314,7 @@ impl Offers {
         Ok(Offers(workers))
     }
 
-    fn complete(&self, body: &NewBody) -> (i32, String) {
+    fn complete(&self, body: &NewInstanceBody) -> (i32, String) {
         let newest = MachineOffer::among(&self.0, &body.machine, body.version);
         let version = body
             .version

@@ -1,13 +1,13 @@
 //! Routes that list, count and read instances.
 
 use super::explain::sentence;
-use crate::access::scoped_queries::Wanted;
+use crate::access::scoped_queries::PageRequest;
 use crate::access::tokens::TokenScope;
 use crate::api::Api;
 use crate::bodies::instance::{CountBody, InstanceBody};
 use crate::bodies::workflow::{FlowBody, OriginBody};
 use crate::problem::{Problem, ProblemBody};
-use crate::requests::cursor::Question;
+use crate::requests::cursor::ListQuery;
 use crate::requests::extract::{Id, MayRead, Path, Query};
 use crate::requests::query::{FilterParams, PageParams};
 use axum::Json;
@@ -41,14 +41,14 @@ pub(crate) async fn list(
     MayRead(caller): MayRead,
     Query(filter, page): Query<FilterParams, PageParams>,
 ) -> Result<Json<PageBody>, Problem> {
-    let question = Question::new("instances", &filter);
+    let list_query = ListQuery::new("instances", &filter);
     let before = page
         .cursor
         .as_deref()
-        .map(|cursor| question.position(cursor))
+        .map(|cursor| list_query.position(cursor))
         .transpose()?;
     let is_full = page.is_full()?;
-    let wanted = Wanted {
+    let wanted = PageRequest {
         filter: api.filter(&filter).await?,
         before: before.map(InstanceId),
         limit: page.limit()?,
@@ -62,7 +62,7 @@ pub(crate) async fn list(
     };
     Ok(Json(PageBody {
         instances: found.instances.into_iter().map(shape).collect(),
-        next: found.next.map(|next| question.cursor(next.0)),
+        next: found.next.map(|next| list_query.cursor(next.0)),
         scanned_all: found.scanned_all,
     }))
 }

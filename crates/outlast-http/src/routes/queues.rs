@@ -74,14 +74,16 @@ pub(crate) async fn list(
 ) -> Result<Json<QueuesBody>, Problem> {
     let summaries = api.client.queues().await?;
     // The depths are current, so they are worth showing even without the rate.
-    let glance = api.step_counter.glance().await.ok();
+    let snapshot = api.step_counter.snapshot().await.ok();
     let within = summaries
         .into_iter()
         .filter(|queue| caller.scope.has_queue(&queue.name));
     let mut queues = Vec::new();
     match &caller.scope.machines {
         None => queues.extend(within.map(|queue| {
-            let rate = glance.as_ref().and_then(|glance| glance.rate(&queue.name));
+            let rate = snapshot
+                .as_ref()
+                .and_then(|snapshot| snapshot.rate(&queue.name));
             QueueBody::of(queue, rate)
         })),
         Some(_) => {

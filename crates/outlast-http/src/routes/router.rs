@@ -10,7 +10,7 @@ use crate::dashboard;
 use crate::limits::WAIT_MAX;
 use crate::openapi::{self, Document};
 use crate::problem::{Code, Problem};
-use crate::read_budget::InRoom;
+use crate::read_budget::BudgetedBody;
 use crate::settings::Settings;
 use axum::Router;
 use axum::extract::{OriginalUri, Request, State};
@@ -33,12 +33,12 @@ pub fn router(client: Client, settings: Settings) -> Router {
     let guarded_host = from_fn_with_state(api.clone(), guard::guard_host);
 
     let quick = quick()
-        .route_layer(from_fn_with_state(api.clone(), in_room))
-        .route_layer(from_fn_with_state(timeout, in_time));
-    let waiting = waiting_routes().route_layer(from_fn_with_state(timeout + WAIT_MAX, in_time));
+        .route_layer(from_fn_with_state(api.clone(), within_memory))
+        .route_layer(from_fn_with_state(timeout, within_time));
+    let waiting = waiting_routes().route_layer(from_fn_with_state(timeout + WAIT_MAX, within_time));
     let closed = quick.merge(waiting).merge(streams()).route_layer(guarded);
     let open = open()
-        .route_layer(from_fn_with_state(timeout, in_time))
+        .route_layer(from_fn_with_state(timeout, within_time))
         .route_layer(guarded_host.clone());
     let pages = pages().route_layer(guarded_host);
 
@@ -141,7 +141,7 @@ async fn openapi_document(
 }
 
 /// Bounds the time of every request.
-async fn in_time(
+async fn within_time(
     State(limit): State<Duration>,
     request: Request,
     next: Next,
@@ -161,7 +161,7 @@ async fn in_time(
 
 /// Reserves memory for reads: a page of values while the response is built, then the size of the
 /// response until it is sent. An export has no pages and reserves the whole budget.
-async fn in_room(
+async fn within_memory(
     State(api): State<Arc<Api>>,
     request: Request,
     next: Next,
@@ -170,10 +170,10 @@ async fn in_room(
         return Ok(next.run(request).await);
     }
     let room = match request.uri().path().ends_with("/export") {
-        true => api.room_for(usize::MAX).await?,
-        false => api.room().await?,
+        true => api.reserve_bytes(usize::MAX).await?,
+        false => api.reserve().await?,
     };
-    InRoom::answer(next.run(request).await, room).await
+    BudgetedBody::answer(next.run(request).await, room).await
 }
 
 /// Returns whether the size of the response depends on stored values.

@@ -6,10 +6,10 @@ use crate::api::Api;
 use crate::bodies::instance::InstanceBody;
 use crate::limits::WAIT_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::read_budget::InRoom;
+use crate::read_budget::BudgetedBody;
 use crate::requests::extract::{Id, MayRead, Path, Query};
 use crate::requests::query::number;
-use crate::server::serve::Stopping;
+use crate::server::serve::Shutdown;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
@@ -50,7 +50,7 @@ pub(crate) async fn wait(
     MayRead(caller): MayRead,
     Id(id): Id,
     Query(params, _): Query<WaitParams>,
-    stopping: Option<Extension<Stopping>>,
+    stopping: Option<Extension<Shutdown>>,
 ) -> Result<Response, Problem> {
     wait_for(&api, &caller, id, &params, stopping).await
 }
@@ -69,7 +69,7 @@ pub(crate) async fn wait_by_key(
     MayRead(caller): MayRead,
     Path((machine, key)): Path<(String, String)>,
     Query(params, _): Query<WaitParams>,
-    stopping: Option<Extension<Stopping>>,
+    stopping: Option<Extension<Shutdown>>,
 ) -> Result<Response, Problem> {
     let id = api.by_key(&caller.scope, &machine, &key).await?.id;
     wait_for(&api, &caller, id, &params, stopping).await
@@ -80,7 +80,7 @@ async fn wait_for(
     caller: &Caller,
     id: InstanceId,
     params: &WaitParams,
-    stopping: Option<Extension<Stopping>>,
+    stopping: Option<Extension<Shutdown>>,
 ) -> Result<Response, Problem> {
     let timeout = number("timeout_ms", params.timeout_ms.as_deref())?;
     let timeout = timeout.map_or(WAIT_MAX, Duration::from_millis);
@@ -139,11 +139,11 @@ async fn wait_for(
         Err(WaitError::Store(error)) => return Err(error.into()),
         Err(error) => return Err(Problem::new(Code::Internal, error.to_string())),
     };
-    let room = api.room().await?;
+    let room = api.reserve().await?;
     let instance = api.instance(&caller.scope, id).await?;
     let answer = Json(WaitedBody {
         reached,
         instance: whole(api, &caller.scope, instance).await?,
     });
-    InRoom::answer(answer.into_response(), room).await
+    BudgetedBody::answer(answer.into_response(), room).await
 }

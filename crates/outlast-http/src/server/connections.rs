@@ -14,24 +14,24 @@ use tokio_util::sync::CancellationToken;
 const HEALTH_ROOM: usize = 16;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Connections(Arc<Inner>);
+pub(crate) struct Connections(Arc<SharedConnections>);
 
 #[derive(Debug)]
-struct Inner {
+struct SharedConnections {
     max: usize,
     idle_per_peer: usize,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
     /// Ordered by the time at which they were opened.
-    all: BTreeMap<u64, Entry>,
+    all: BTreeMap<u64, ConnectionEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ConnectionEntry {
     peer: IpAddr,
     is_idle: bool,
     /// Whether it was accepted beyond the bound.
@@ -41,7 +41,7 @@ struct Entry {
 
 impl Connections {
     pub(crate) fn new(max: usize, idle_per_peer: usize) -> Connections {
-        Connections(Arc::new(Inner {
+        Connections(Arc::new(SharedConnections {
             max,
             idle_per_peer,
             open: Mutex::default(),
@@ -50,9 +50,9 @@ impl Connections {
 
     /// Registers a new connection. Returns `None` when there is no room and no idle connection to
     /// close.
-    pub(crate) fn open(&self, peer: IpAddr) -> Option<Connection> {
+    pub(crate) fn open(&self, peer: IpAddr) -> Option<ConnectionSlot> {
         let mut open = self.lock();
-        let of_peer = |it: &Entry| it.peer == peer;
+        let of_peer = |it: &ConnectionEntry| it.peer == peer;
         if open.idle(of_peer).count() >= self.0.idle_per_peer {
             open.close_oldest_idle(of_peer);
         }
@@ -69,14 +69,14 @@ impl Connections {
         let id = open.next;
         open.next += 1;
         let closed = CancellationToken::new();
-        let entry = Entry {
+        let entry = ConnectionEntry {
             peer,
             is_idle: true,
             is_for_health,
             closed: closed.clone(),
         };
         open.all.insert(id, entry);
-        Some(Connection {
+        Some(ConnectionSlot {
             connections: self.clone(),
             id,
             is_for_health,
@@ -90,25 +90,25 @@ impl Connections {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
+impl OpenConnections {
     /// Counts the connections within the bound, or those beyond it.
     fn count(&self, is_for_health: bool) -> usize {
         let all = self.all.values();
         all.filter(|it| it.is_for_health == is_for_health).count()
     }
 
-    fn idle(&self, fits: impl Fn(&Entry) -> bool) -> impl Iterator<Item = u64> {
+    fn idle(&self, fits: impl Fn(&ConnectionEntry) -> bool) -> impl Iterator<Item = u64> {
         let idle = self.all.iter();
         idle.filter(move |(_, it)| it.is_idle && fits(it))
             .map(|(id, _)| *id)
     }
 
-    fn close_oldest_idle(&mut self, fits: impl Fn(&Entry) -> bool) {
+    fn close_oldest_idle(&mut self, fits: impl Fn(&ConnectionEntry) -> bool) {
         let oldest = self.idle(fits).next();
         if let Some(entry) = oldest.and_then(|id| self.all.remove(&id)) {
             entry.closed.cancel();
@@ -118,7 +118,7 @@ impl Open {
 
 /// A registered connection. Dropping it frees its slot.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionSlot {
     connections: Connections,
     id: u64,
     /// Whether it was accepted beyond the bound. Such a connection serves health checks only.
@@ -126,23 +126,23 @@ pub(crate) struct Connection {
     closed: CancellationToken,
 }
 
-impl Connection {
+impl ConnectionSlot {
     /// Returns a token that is cancelled when this connection is closed to make room.
     pub(crate) fn closed(&self) -> CancellationToken {
         self.closed.clone()
     }
 
     /// Marks the connection as busy until the returned guard is dropped.
-    pub(crate) fn request(&self) -> Request {
+    pub(crate) fn request(&self) -> BusyConnection {
         self.connections.set_idle(self.id, false);
-        Request {
+        BusyConnection {
             connections: self.connections.clone(),
             id: self.id,
         }
     }
 }
 
-impl Drop for Connection {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.lock().all.remove(&self.id);
     }
@@ -150,12 +150,12 @@ impl Drop for Connection {
 
 /// Marks a connection as busy while a request is answered.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct BusyConnection {
     connections: Connections,
     id: u64,
 }
 
-impl Drop for Request {
+impl Drop for BusyConnection {
     fn drop(&mut self) {
         self.connections.set_idle(self.id, true);
     }
@@ -200,7 +200,7 @@ mod tests {
         let extra: Vec<_> = (0..HEALTH_ROOM)
             .map(|_| connections.open(ONE).unwrap())
             .collect();
-        let busy: Vec<_> = extra.iter().map(Connection::request).collect();
+        let busy: Vec<_> = extra.iter().map(ConnectionSlot::request).collect();
         assert!(extra.iter().all(|it| it.is_for_health));
         assert!(connections.open(ONE).is_none());
         drop(busy);

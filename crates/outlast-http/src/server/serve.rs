@@ -1,8 +1,8 @@
 //! Serves a router on a listener, with a bound on every wait and a graceful shutdown.
 
 use crate::problem::{Code, Problem};
-use crate::server::connections::{self, Connections};
-use crate::server::write_timeout::Patient;
+use crate::server::connections::{ConnectionSlot, Connections};
+use crate::server::write_timeout::WriteTimeoutStream;
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -66,7 +66,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     let connections = Connections::new(limits.connections, limits.idle_per_peer);
     let graceful = GracefulShutdown::new();
-    let stopping = Stopping::default();
+    let stopping = Shutdown::default();
     let cut = CancellationToken::new();
     // Closes the connections also when this future is dropped.
     let _cut = cut.clone().drop_guard();
@@ -76,12 +76,12 @@ pub async fn serve(
             () = &mut shutdown => break,
             accepted = accept(&listener) => accepted,
         };
-        let Some(place) = connections.open(peer.ip()) else {
+        let Some(slot) = connections.open(peer.ip()) else {
             continue;
         };
-        let closed = place.closed();
-        let place = Arc::new(place);
-        let connection = connection(stream, peer, place, router.clone(), &limits, &stopping);
+        let closed = slot.closed();
+        let slot = Arc::new(slot);
+        let connection = connection(stream, peer, slot, router.clone(), &limits, &stopping);
         let connection = graceful.watch(connection);
         let cut = cut.clone();
         tokio::spawn(async move {
@@ -118,8 +118,10 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-type Connection =
-    http1::Connection<TokioIo<Patient>, hyper_util::service::TowerToHyperService<Service>>;
+type HttpConnection = http1::Connection<
+    TokioIo<WriteTimeoutStream>,
+    hyper_util::service::TowerToHyperService<Service>,
+>;
 type Service = tower::util::BoxCloneSyncService<
     hyper::Request<Incoming>,
     axum::response::Response,
@@ -129,17 +131,17 @@ type Service = tower::util::BoxCloneSyncService<
 fn connection(
     stream: TcpStream,
     peer: SocketAddr,
-    place: Arc<connections::Connection>,
+    slot: Arc<ConnectionSlot>,
     router: Router,
     limits: &ServeLimits,
-    stopping: &Stopping,
-) -> Connection {
+    stopping: &Shutdown,
+) -> HttpConnection {
     let stopping = stopping.clone();
     let service = tower::service_fn(move |request: hyper::Request<Incoming>| {
         let mut request: Request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(stopping.clone());
-        answer(router.clone(), request, place.clone())
+        answer(router.clone(), request, slot.clone())
     });
     let service = tower::util::BoxCloneSyncService::new(service);
     let service = hyper_util::service::TowerToHyperService::new(service);
@@ -150,7 +152,7 @@ fn connection(
         .header_read_timeout(limits.header_timeout)
         .max_buf_size(64 * 1024)
         .serve_connection(
-            TokioIo::new(Patient::new(stream, limits.write_timeout)),
+            TokioIo::new(WriteTimeoutStream::new(stream, limits.write_timeout)),
             service,
         )
 }
@@ -160,11 +162,11 @@ fn connection(
 async fn answer(
     router: Router,
     request: Request,
-    place: Arc<connections::Connection>,
+    slot: Arc<ConnectionSlot>,
 ) -> Result<Response, Infallible> {
-    let busy = place.request();
+    let busy = slot.request();
     let is_health = matches!(request.uri().path(), "/healthz" | "/readyz");
-    let mut response = match place.is_for_health && !is_health {
+    let mut response = match slot.is_for_health && !is_health {
         true => {
             let detail = "too many connections are open; try again later";
             Problem::new(Code::Unavailable, detail).into_response()
@@ -179,7 +181,7 @@ async fn answer(
             | StatusCode::TOO_MANY_REQUESTS
             | StatusCode::SERVICE_UNAVAILABLE
     );
-    if is_refused || place.is_for_health {
+    if is_refused || slot.is_for_health {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
@@ -193,9 +195,9 @@ async fn answer(
 
 /// Notifies event streams and long polls that the server shuts down.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stopping(CancellationToken);
+pub(crate) struct Shutdown(CancellationToken);
 
-impl Stopping {
+impl Shutdown {
     pub(crate) async fn stopped(&self) {
         self.0.cancelled().await;
     }

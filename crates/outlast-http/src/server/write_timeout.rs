@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep};
 /// A client that reads more slowly than this times out eventually.
 const BYTES_PER_SECOND: u64 = 16 * 1024;
 
-pub(crate) struct Patient {
+pub(crate) struct WriteTimeoutStream {
     stream: TcpStream,
     patience: Duration,
     /// When the client must have read on. Each read extends it, never beyond the timeout.
@@ -22,9 +22,9 @@ pub(crate) struct Patient {
     is_behind: bool,
 }
 
-impl Patient {
-    pub(crate) fn new(stream: TcpStream, patience: Duration) -> Patient {
-        Patient {
+impl WriteTimeoutStream {
+    pub(crate) fn new(stream: TcpStream, patience: Duration) -> WriteTimeoutStream {
+        WriteTimeoutStream {
             stream,
             patience,
             until: Instant::now() + patience,
@@ -57,7 +57,7 @@ impl Patient {
         }
     }
 
-    fn poll_patient(
+    fn poll_written(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
@@ -73,7 +73,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for WriteTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -83,14 +83,14 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for WriteTimeoutStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.poll_patient(cx, written)
+        self.poll_written(cx, written)
     }
 
     fn poll_write_vectored(
@@ -99,7 +99,7 @@ impl AsyncWrite for Patient {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.poll_patient(cx, written)
+        self.poll_written(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

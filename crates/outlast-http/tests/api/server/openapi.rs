@@ -7,6 +7,7 @@ use outlast::Sqlite;
 use outlast_http::{Settings, WebhookRoute, WebhookSecret};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a response of this status must look like.
@@ -581,6 +582,28 @@ async fn every_reference_of_the_document_leads_to_a_shape_with_a_name_of_its_own
         let described = shape["description"].as_str().unwrap_or_default();
         assert!(!described.is_empty(), "{name} has no description");
     }
+}
+
+/// Of two types with one name in the document, only one would be in it.
+#[test]
+fn no_two_types_have_one_name_in_the_document() {
+    let mut names = BTreeSet::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            for rest in text.split("#[schema(as = ").skip(1) {
+                let name = rest.split(')').next().unwrap().to_owned();
+                assert!(names.insert(name.clone()), "two types are {name}");
+            }
+        }
+    }
+    assert!(names.len() > 40, "only {} names", names.len());
 }
 
 fn parameters<'a>(operation: &'a Value, place: &'a str) -> impl Iterator<Item = String> + 'a {
