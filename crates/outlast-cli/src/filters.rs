@@ -105,7 +105,7 @@ pub(crate) fn status(word: &str) -> Result<Status, String> {
 /// Parses the id of an instance.
 pub(crate) fn instance_id(text: &str) -> Result<InstanceId, String> {
     let id = text.trim().parse().map(InstanceId);
-    id.map_err(|_| format!("{text:?} is no id of an instance; ids are whole numbers"))
+    id.map_err(|_| format!("{text:?} is not an instance id; ids are whole numbers"))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(failure) => failure,
     };
-    if let Some(words) = failure.words() {
+    if let Some(words) = failure.message() {
         // Stderr may be closed; then the message is dropped.
         output::note(format!("error: {words}"));
     }

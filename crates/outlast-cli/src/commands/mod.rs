@@ -21,7 +21,7 @@ use server::{serve, token};
 
 /// Runs a command.
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
-    tell(cli.verbose);
+    init_logs(cli.verbose);
     let output = Output::new(cli.output);
     match &cli.command {
         // These open their databases themselves, or need none.
@@ -50,7 +50,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         | Command::Doctor(_) => {}
     }
     let database = cli.database.open(access(&cli.command)).await?;
-    let result = on(&database, &cli.command, &output).await;
+    let result = run_on(&database, &cli.command, &output).await;
     database.close().await;
     result
 }
@@ -84,7 +84,7 @@ fn access(command: &Command) -> Access {
     }
 }
 
-async fn on(database: &Database, command: &Command, output: &Output) -> Result<(), Failure> {
+async fn run_on(database: &Database, command: &Command, output: &Output) -> Result<(), Failure> {
     match command {
         Command::Insert(args) => insert::run(args, database, output).await,
         Command::Signal(args) => signal::run(args, database, output).await,
@@ -114,7 +114,7 @@ async fn on(database: &Database, command: &Command, output: &Output) -> Result<(
 }
 
 /// Sends the logs of the libraries to stderr.
-fn tell(verbose: u8) {
+fn init_logs(verbose: u8) {
     let level = match verbose {
         0 => tracing::Level::WARN,
         1 => tracing::Level::INFO,

@@ -71,7 +71,7 @@ async fn what_instances_say_cannot_steer_the_terminal_and_trouble_is_told() {
     failed.last_error = Some("card \u{1b}[31mdeclined".into());
     let seen = Snapshot {
         failures: vec![failed],
-        trouble: Some("the server is gone".into()),
+        error: Some("the server is gone".into()),
         ..Snapshot::default()
     };
     let screen = screen(&seen, 120, 30);

@@ -155,7 +155,7 @@ async fn what_would_be_collected_is_counted_before_anybody_is_asked(site: &Site)
     site.run(["terminate", &ids[0], &ids[1], "--yes"])
         .succeeds();
     let refused = site.run(["collect", "--older-than", "0s"]).ends_with(4);
-    let question = "remove 2 instances that ended more than 0 ms ago, except children whose parent lives? Nobody is here";
+    let question = "delete 2 instances that finished more than 0 ms ago, except children of live parents? stdin is not";
     assert!(refused.err().contains(question), "{}", refused.err());
     let part = site.run(["collect", "--older-than", "0s", "-n", "1"]);
     let part = part.ends_with(4).err();

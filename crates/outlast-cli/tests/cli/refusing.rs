@@ -106,5 +106,5 @@ async fn a_list_of_none_is_not_asked_for_and_no_ids_are_nothing_to_ask_about() {
         .ends_with(2);
     let none = site.run_with(["retry", "-"], "\n").succeeds();
     assert_eq!(none.line(), "0 retried");
-    assert!(none.err().contains("stdin has no ids"), "{}", none.err());
+    assert!(none.err().contains("no ids on stdin"), "{}", none.err());
 }

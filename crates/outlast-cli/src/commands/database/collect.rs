@@ -1,6 +1,6 @@
 //! `outlast collect`: deletes instances that finished long ago.
 
-use crate::commands::operations::bulk::{agree, tell_matched};
+use crate::commands::operations::bulk::{confirm, print_count};
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::format;
@@ -49,17 +49,17 @@ pub(crate) async fn run(
     let limit = args.limit.map(NonZeroUsize::get);
     let wanted = at_most(ended, limit);
     if args.dry_run {
-        return tell_matched(wanted, output);
+        return print_count(wanted, output);
     }
     if wanted == Count::Exactly(0) {
-        note("nothing fits");
+        note("no instances match");
         // Old log entries of operators belong to no instance. They are deleted after the
         // confirmation.
         if !args.yes {
             return tell_removed(0, output);
         }
     } else {
-        agree(&question(ended, wanted, args.older_than), args.yes)?;
+        confirm(&question(ended, wanted, args.older_than), args.yes)?;
     }
     let bar = bar("removing", Some(wanted));
     let most = limit.unwrap_or(usize::MAX);
@@ -93,7 +93,7 @@ fn question(ended: Count, wanted: Count, age: Duration) -> String {
         false => format!("{} of {}", format::count(wanted), format::instances(ended)),
     };
     format!(
-        "remove {which} that ended more than {} ago, except children whose parent lives?",
+        "delete {which} that finished more than {} ago, except children of live parents?",
         span(age)
     )
 }
@@ -130,9 +130,9 @@ async fn remove(
 fn tell_removed(removed: usize, output: &Output) -> Result<(), Failure> {
     match output.format {
         Format::Json => output.json(&json!({"removed": removed})),
-        Format::Table => output.line(format!("{removed} removed")),
+        Format::Table => output.line(format!("{removed} deleted")),
         Format::Ids => {
-            note(format!("{removed} removed"));
+            note(format!("{removed} deleted"));
             Ok(())
         }
     }

@@ -37,7 +37,7 @@ pub(crate) async fn run(
         "{all} checks: {serious} serious, {warnings} warnings"
     ));
     match serious > 0 || (args.strict && warnings > 0) {
-        true => Err(Failure::Seen),
+        true => Err(Failure::Reported),
         false => Ok(()),
     }
 }

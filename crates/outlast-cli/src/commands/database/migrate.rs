@@ -1,6 +1,6 @@
 //! `outlast migrate`: migrates the schema of a database.
 
-use crate::database::{DatabaseArgs, Place, needed_by_sqlite, postgres};
+use crate::database::{DatabaseArgs, Location, needed_by_sqlite, postgres};
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use clap::Args;
@@ -37,17 +37,17 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     // Printing needs no database.
     let place = match args.print && database.database.is_none() {
-        true => Place::of("postgres://", &database.schema)?,
+        true => Location::of("postgres://", &database.schema)?,
         false => database.place()?,
     };
     match place {
-        Place::Postgres { schema, .. } if args.print => print_postgres(args, &schema, output),
-        Place::Sqlite(_) if args.print => print_sqlite(args, output),
-        Place::Postgres { url, schema } => {
+        Location::Postgres { schema, .. } if args.print => print_postgres(args, &schema, output),
+        Location::Sqlite(_) if args.print => print_sqlite(args, output),
+        Location::Postgres { url, schema } => {
             let options = postgres(&url)?.schema(schema).max_connections(1);
             on_postgres(args, options, output).await
         }
-        Place::Sqlite(path) => on_sqlite(args, &path, output).await,
+        Location::Sqlite(path) => on_sqlite(args, &path, output).await,
     }
 }
 
@@ -64,7 +64,7 @@ async fn on_postgres(args: &MigrateArgs, options: Options, output: &Output) -> R
     let roles = args.roles();
     if roles != Roles::new() {
         options.grant(&roles).await?;
-        note("the roles have their rights");
+        note("granted the rights of the roles");
     }
     versions.migrated(output)
 }
@@ -111,7 +111,7 @@ fn refuse_roles(args: &MigrateArgs) -> Result<(), Failure> {
     match args.roles() == Roles::new() {
         true => Ok(()),
         false => Err(Failure::Usage(
-            "SQLite has no roles: who may write the file may do everything".to_owned(),
+            "SQLite has no roles; access to the file is access to everything".to_owned(),
         )),
     }
 }
@@ -151,7 +151,7 @@ impl Versions {
     fn migrated(&self, output: &Output) -> Result<(), Failure> {
         let Versions { found, needed } = self;
         match found == needed {
-            true => note("nothing to do: the schema is up to date"),
+            true => note("the schema is up to date"),
             false => note(format!("migrated from version {found} to {needed}")),
         }
         match output.format {

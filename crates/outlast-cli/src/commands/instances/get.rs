@@ -40,7 +40,7 @@ pub(crate) struct GetArgs {
 }
 
 /// An instance and its related rows.
-struct Seen {
+struct InstanceDetails {
     instance: Instance,
     waiting: String,
     signals: Vec<SignalRow>,
@@ -58,7 +58,7 @@ struct Seen {
 }
 
 #[derive(Serialize)]
-struct SeenObject {
+struct InstanceDetailsObject {
     instance: Option<Box<RawValue>>,
     signals: Vec<SignalObject>,
     rounds: Vec<Value>,
@@ -96,7 +96,7 @@ pub(crate) async fn run(
         true => client.histories(id).await?,
         false => Vec::new(),
     };
-    let seen = Seen {
+    let details = InstanceDetails {
         waiting: client.explain_with(&instance, waits.clone()).await?,
         waits,
         runs,
@@ -112,8 +112,8 @@ pub(crate) async fn run(
         instance,
     };
     match output.format {
-        Format::Json => output.json(&seen.object()),
-        Format::Table | Format::Ids => seen.print(output),
+        Format::Json => output.json(&details.object()),
+        Format::Table | Format::Ids => details.print(output),
     }
 }
 
@@ -127,10 +127,10 @@ fn print_result(it: &Instance, output: &Output) -> Result<(), Failure> {
     }
 }
 
-impl Seen {
-    fn object(&self) -> SeenObject {
+impl InstanceDetails {
+    fn object(&self) -> InstanceDetailsObject {
         let instance = InstanceObject::full(&self.instance).waiting(self.waiting.clone());
-        SeenObject {
+        InstanceDetailsObject {
             instance: json::embedded(&instance),
             signals: self.signals.iter().map(SignalObject::of).collect(),
             rounds: self.rounds.iter().map(json::round).collect(),
@@ -269,7 +269,7 @@ impl Seen {
         if earlier > 0 {
             let all = handled.len();
             note(format!(
-                "{all} failures were handled, and the last {WAITS_SHOWN} are shown; `-o json` has them"
+                "showing the last {WAITS_SHOWN} of {all} handled failures; `-o json` shows all"
             ));
         }
         Ok(())
@@ -295,7 +295,7 @@ impl Seen {
             table.row([
                 cell(match wait.is_awaited {
                     true => wait.kind.to_owned(),
-                    false => format!("{} (no more)", wait.kind),
+                    false => format!("{} (not awaited)", wait.kind),
                 }),
                 cell(wait.call.to_string()),
                 cell(&wait.name),
@@ -314,11 +314,11 @@ impl Seen {
         if waits.open.len() > WAITS_SHOWN {
             let open = waits.open.len();
             note(format!(
-                "{open} calls are open, and {WAITS_SHOWN} are shown; `-o json` has them"
+                "showing {WAITS_SHOWN} of {open} open calls; `-o json` shows all"
             ));
         }
         if !waits.is_whole {
-            note("its history or its children are more than what was looked at");
+            note("the history or the children were too large to read completely");
         }
         Ok(())
     }
@@ -366,7 +366,7 @@ impl Seen {
             let child = closure.instance.map(|id| id.to_string());
             table.row([
                 cell(child.unwrap_or_default()),
-                cell(done_to_a_child(closure)),
+                cell(close_action(closure)),
                 cell(&closure.by),
                 cell(relative(closure.at, self.now)),
                 cell(closure.reason.as_deref().unwrap_or_default()),
@@ -374,7 +374,9 @@ impl Seen {
         }
         output.table(&table)?;
         if self.close_actions.len() > CLOSE_ACTIONS_SHOWN {
-            note("more was done to its children than is shown; `-o json` has more of it");
+            note(format!(
+                "showing the first {CLOSE_ACTIONS_SHOWN} close actions; `-o json` shows more"
+            ));
         }
         Ok(())
     }
@@ -399,7 +401,7 @@ impl Seen {
         }
         output.table(&table)?;
         if self.signals.len() == outlast::limits::PAGE_MAX {
-            note("there may be more signals than these");
+            note("there may be more signals");
         }
         Ok(())
     }
@@ -445,15 +447,15 @@ fn parent(it: &Instance) -> Option<String> {
 
 fn place(held: bool) -> &'static str {
     match held {
-        true => "waits for a place among its siblings",
-        false => "has its place among its siblings",
+        true => "held, waits for a slot in the window",
+        false => "has a slot in the window",
     }
 }
 
-/// Formats `asked to end`, with the child's status before.
-fn done_to_a_child(closure: &Operation) -> String {
+/// Formats `asked to cancel`, with the child's status before.
+fn close_action(closure: &Operation) -> String {
     let what = match closure.verb {
-        Verb::Cancel => "asked to end",
+        Verb::Cancel => "asked to cancel",
         Verb::Terminate => "terminated",
         // A parent causes no other operation on its children.
         Verb::Retry | Verb::Pause | Verb::Resume | Verb::Delete => closure.verb.as_str(),

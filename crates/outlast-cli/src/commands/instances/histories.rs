@@ -110,7 +110,7 @@ pub(crate) async fn run(
             .await?
             .is_empty()
     {
-        note(format!("there is more: --after {after}"));
+        note(format!("more: --after {after}"));
     }
     Ok(())
 }
@@ -148,7 +148,7 @@ async fn print_calls(
         output.table(&table)?;
     }
     if let Some(last) = shown.last().filter(|_| calls.len() > limit) {
-        note(format!("there is more: --after {}", last.call));
+        note(format!("more: --after {}", last.call));
     }
     Ok(())
 }
@@ -168,11 +168,10 @@ pub(crate) async fn export(
     };
     let text = serde_json::to_string(&exported);
     let text = text.map_err(|error| Failure::Failed(error.to_string()))?;
-    std::fs::write(file, text + "\n").map_err(|error| {
-        Failure::Failed(format!("{} cannot be written: {error}", file.display()))
-    })?;
+    std::fs::write(file, text + "\n")
+        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", file.display())))?;
     note(format!(
-        "run {} of instance {}, {} events",
+        "exported run {} of instance {}: {} events",
         exported.run,
         instance.id,
         exported.events.len()
@@ -196,16 +195,16 @@ fn none(instance: &Instance, run: Option<i32>) -> Failure {
     let (id, machine) = (instance.id, &instance.machine);
     Failure::Refused(match (run, instance.has_history()) {
         (_, false) => format!(
-            "instance {id} of {machine} has no history: it is not a workflow and its machine records none, or it has not begun"
+            "instance {id} of {machine} has no history: the machine records none, or it has not started"
         ),
         (Some(run), true) if run > instance.run => format!(
-            "instance {id} is in run {}; there is no run {run} yet",
+            "instance {id} has no run {run} yet; its current run is {}",
             instance.run
         ),
         (Some(run), true) => {
-            format!("the history of run {run} of instance {id} is not stored any more")
+            format!("the history of run {run} of instance {id} is no longer stored")
         }
-        (None, true) => format!("instance {id} has just begun run {}", instance.run),
+        (None, true) => format!("run {} of instance {id} has no events yet", instance.run),
     })
 }
 
@@ -213,7 +212,7 @@ fn none(instance: &Instance, run: Option<i32>) -> Failure {
 fn nothing_to_export(instance: &Instance) -> Failure {
     let (id, machine) = (instance.id, &instance.machine);
     Failure::Refused(format!(
-        "instance {id} of {machine} is not a workflow: `outlast history {id} --all -o json` reads what is recorded of it"
+        "instance {id} of {machine} is not a workflow; use `outlast history {id} --all -o json`"
     ))
 }
 

@@ -71,8 +71,8 @@ impl InsertArgs {
             Some(offer) => offer.queue.clone(),
             None => {
                 note(format!(
-                    "no worker has {machine}/{version}, so its own queue is not known; it waits in default. \
-                     --queue names another"
+                    "no live worker runs {machine}/{version}, so its queue is unknown; using default. \
+                     Choose another with --queue"
                 ));
                 "default".to_owned()
             }
@@ -111,7 +111,7 @@ impl InsertArgs {
 
 /// Prints the status for people. A misspelt machine or step is stored like any other, and no
 /// worker runs it. A failure of this query is ignored: the insert has succeeded.
-async fn standing(id: InstanceId, database: &Database, output: &Output) -> String {
+async fn waiting_text(id: InstanceId, database: &Database, output: &Output) -> String {
     if output.format != Format::Table {
         return String::new();
     }
@@ -135,14 +135,14 @@ pub(crate) async fn run(
         Some(Inserted::New { id, .. }) => (id, true),
         Some(Inserted::Duplicate { holder: Some(id) }) => (id, false),
         Some(Inserted::Duplicate { holder: None }) | None => {
-            let words = "its key was occupied by an instance that has just ended; try again";
+            let words = "the holder of the key has just finished; try again";
             return Err(Failure::Refused(words.to_owned()));
         }
     };
     match created {
         true => note(format!(
             "inserted instance {id}{}",
-            standing(id, database, output).await
+            waiting_text(id, database, output).await
         )),
         false => note(format!("not inserted: instance {id} holds the key")),
     }

@@ -74,7 +74,7 @@ pub(crate) async fn run(
         note(format!("there may be more: --before {before}"));
     }
     if printed == 0 && output.format == Format::Table {
-        note("nothing fits");
+        note("no instances match");
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `outlast signal`: sends a signal to an instance.
 
-use super::target::{nobody, target};
+use super::target::{not_found, target};
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
@@ -36,21 +36,21 @@ pub(crate) async fn run(
     let (instance, delivery, signal_id) = match answer {
         Delivery::Delivered { id, instance, woke } => {
             match woke {
-                true => note(format!("delivered to instance {instance}, which wakes")),
+                true => note(format!("delivered to instance {instance} and woke it")),
                 false => note(format!("delivered to the inbox of instance {instance}")),
             }
             (instance, "delivered", Some(id))
         }
         Delivery::Duplicate { instance } => {
             note(format!(
-                "instance {instance} has had a signal with this dedup key"
+                "duplicate: instance {instance} already received a signal with this dedup key"
             ));
             (instance, "duplicate", None)
         }
         Delivery::NoTarget => return Err(ended_or_gone(database, &args.target).await?),
         Delivery::InboxFull { instance } => {
             return Err(Failure::Refused(format!(
-                "the inbox of instance {instance} is full; it must consume what it has before it can take more"
+                "the inbox of instance {instance} is full; it must consume signals first"
             )));
         }
     };
@@ -70,9 +70,9 @@ pub(crate) async fn run(
 async fn ended_or_gone(database: &Database, target: &Target) -> Result<Failure, Failure> {
     Ok(match database.client.get(target.clone()).await? {
         Some(it) => Failure::Refused(format!(
-            "instance {} has ended ({}): nothing would ever read the signal",
+            "instance {} has finished ({}) and reads no more signals",
             it.id, it.status
         )),
-        None => nobody(target),
+        None => not_found(target),
     })
 }

@@ -15,7 +15,7 @@ pub(crate) fn target(text: &str) -> Result<Target, String> {
             key: key.to_owned(),
         }),
         Some(_) | None => Err(format!(
-            "{text:?} is neither the id of an instance nor MACHINE/KEY"
+            "{text:?} is neither an instance id nor MACHINE/KEY"
         )),
     }
 }
@@ -23,17 +23,17 @@ pub(crate) fn target(text: &str) -> Result<Target, String> {
 /// Returns the instance, or the failure that it does not exist.
 pub(crate) async fn find(client: &Client, target: &Target) -> Result<Instance, Failure> {
     let found = client.get(target.clone()).await?;
-    found.ok_or_else(|| nobody(target))
+    found.ok_or_else(|| not_found(target))
 }
 
 /// The failure for an instance that does not exist.
-pub(crate) fn nobody(target: &Target) -> Failure {
+pub(crate) fn not_found(target: &Target) -> Failure {
     Failure::NotFound(match target {
         Target::Id(id) => {
-            format!("there is no instance {id}: it never was, or was removed after it ended")
+            format!("instance {id} does not exist, or was deleted after it finished")
         }
         Target::Key { machine, key } => format!(
-            "no stored instance of machine {machine} holds or held the key {key}: it never was, or was removed after it ended"
+            "no instance of machine {machine} has the key {key}, or it was deleted after it finished"
         ),
     })
 }

@@ -51,10 +51,10 @@ pub(crate) async fn run(
         children: args.children.into(),
         members: NODES_MAX,
     };
-    let gone = || Failure::NotFound(format!("instance {root} is gone"));
+    let gone = || Failure::NotFound(format!("instance {root} was deleted"));
     let root = client.tree(root, limits).await?.ok_or_else(gone)?;
     if root.members() == NODES_MAX {
-        note(format!("only {NODES_MAX} of the family are shown"));
+        note(format!("showing only {NODES_MAX} instances of the family"));
     }
     match output.format {
         Format::Json => output.json(&object(&root)),
@@ -88,11 +88,11 @@ fn marks(it: &Instance) -> Vec<&'static str> {
         return marks;
     }
     if it.held == Some(true) {
-        marks.push("waits for a place in the window");
+        marks.push("held");
     }
     match it.cancel.as_ref().map(|cancel| cancel.answered) {
-        Some(false) => marks.push("asked to end"),
-        Some(true) => marks.push("asked to end, and has decided how"),
+        Some(false) => marks.push("cancel requested"),
+        Some(true) => marks.push("cancel requested, handled"),
         None => {}
     }
     match it.on_parent_close {
@@ -131,7 +131,7 @@ fn print_below(tree: &Tree, indent: &str, now: Timestamp, output: &Output) -> Re
         output.line(format!("{indent}│  {meter}"))?;
     }
     if tree.more > 0 && !tree.children.is_empty() {
-        output.line(format!("{indent}├─ and {} older ones", tree.more))?;
+        output.line(format!("{indent}├─ {} older children", tree.more))?;
     }
     for (position, child) in tree.children.iter().enumerate() {
         let is_last = position + 1 == tree.children.len();

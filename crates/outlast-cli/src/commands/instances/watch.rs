@@ -38,14 +38,14 @@ pub(crate) async fn run(
     let mut seen = None;
     loop {
         let instance = find(&database.client, &target).await?;
-        let glance = Glance::of(&instance);
-        if seen != Some(glance) {
-            seen = Some(glance);
+        let version = InstanceVersion::of(&instance);
+        if seen != Some(version) {
+            seen = Some(version);
             print(&instance, database, output).await?;
         }
         match instance.status {
             Status::Done => return Ok(()),
-            Status::Failed | Status::Cancelled => return Err(Failure::Seen),
+            Status::Failed | Status::Cancelled => return Err(Failure::Reported),
             Status::Runnable
             | Status::Executing
             | Status::AwaitingSignal
@@ -56,8 +56,8 @@ pub(crate) async fn run(
             .timeout
             .is_some_and(|timeout| begun.elapsed() >= timeout)
         {
-            note("the time is up");
-            return Err(Failure::Seen);
+            note("timed out");
+            return Err(Failure::Reported);
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -66,17 +66,17 @@ pub(crate) async fn run(
 /// Identifies a version of an instance. A cancel, its answer, a slot in a window and a wake do not
 /// change the revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Glance {
+struct InstanceVersion {
     revision: Revision,
     status: Status,
     cancel: Option<(Timestamp, bool)>,
     held: Option<bool>,
 }
 
-impl Glance {
-    fn of(it: &Instance) -> Glance {
+impl InstanceVersion {
+    fn of(it: &Instance) -> InstanceVersion {
         let cancel = it.cancel.as_ref();
-        Glance {
+        InstanceVersion {
             revision: it.revision,
             status: it.status,
             cancel: cancel.map(|cancel| (cancel.requested_at, cancel.answered)),

@@ -57,12 +57,10 @@ pub(crate) async fn run(
         (false, false) => by_ids(verb, args, client, output).await,
         (true, true) => by_filter(verb, args, client, output).await,
         (true, false) => Err(Failure::Usage(format!(
-            "nothing says which instances to {}: give ids, filters, or --all",
+            "no instances to {} were given; give ids, filters or --all",
             verb.word()
         ))),
-        (false, true) => Err(Failure::Usage(
-            "ids and filters do not go together: give one of them".to_owned(),
-        )),
+        (false, true) => Err(Failure::Usage("give ids or filters, not both".to_owned())),
     }
 }
 
@@ -75,21 +73,21 @@ async fn by_ids(
     let ids = read_ids(client, &args.ids).await?;
     let matched = Count::Exactly(ids.len() as u64);
     if args.dry_run {
-        return tell_matched(matched, output);
+        return print_count(matched, output);
     }
     let mut summary = BulkSummary::default();
     if ids.is_empty() {
-        note("stdin has no ids");
+        note("no ids on stdin");
         return summary.print(verb, output);
     }
     // A single instance named on the command line needs no confirmation.
     if ids.len() > 1 || args.ids == ["-"] {
-        agree(&verb.question(matched), args.yes)?;
+        confirm(&verb.question(matched), args.yes)?;
     }
     let bar = bar(verb.gerund(), Some(matched));
     for batch in ids.chunks(BATCH) {
-        let became = verb.perform(client, batch, args.operator.note()).await?;
-        summary.add(batch, &became, output)?;
+        let results = verb.perform(client, batch, args.operator.note()).await?;
+        summary.add(batch, &results, output)?;
         bar.inc(batch.len() as u64);
     }
     bar.finish_and_clear();
@@ -107,21 +105,21 @@ async fn by_filter(
     filter.statuses = verb.narrowed(&filter.statuses)?;
     let matched = client.count(filter.clone()).await?;
     if args.dry_run {
-        return tell_matched(matched, output);
+        return print_count(matched, output);
     }
     let mut summary = BulkSummary::default();
     if matched == Count::Exactly(0) {
-        note("nothing fits");
+        note("no instances match");
         return summary.print(verb, output);
     }
-    agree(&verb.question(matched), args.yes)?;
+    confirm(&verb.question(matched), args.yes)?;
     let bar = bar(verb.gerund(), Some(matched));
     let mut before = None;
     // Instances inserted meanwhile have higher ids than the cursor, so the loop ends.
     loop {
         let (ids, next) = page(client, &filter, before).await?;
-        let became = verb.perform(client, &ids, args.operator.note()).await?;
-        summary.add(&ids, &became, output)?;
+        let results = verb.perform(client, &ids, args.operator.note()).await?;
+        summary.add(&ids, &results, output)?;
         bar.inc(ids.len() as u64);
         before = next;
         if before.is_none() {
@@ -149,14 +147,14 @@ async fn page(
 }
 
 /// Asks for confirmation. Refuses if stdin is not a terminal.
-pub(crate) fn agree(question: &str, yes: bool) -> Result<(), Failure> {
+pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
     let (input, mut error) = (std::io::stdin(), std::io::stderr());
     if !input.is_terminal() || !error.is_terminal() {
         return Err(Failure::Refused(format!(
-            "{question} Nobody is here to answer; give --yes to do it without being asked"
+            "{question} stdin is not a terminal; confirm with --yes"
         )));
     }
     write!(error, "{} [y/N] ", format::harmless(question))?;
@@ -165,7 +163,7 @@ pub(crate) fn agree(question: &str, yes: bool) -> Result<(), Failure> {
     input.lock().read_line(&mut answer)?;
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Failure::Refused("nothing was done".to_owned())),
+        _ => Err(Failure::Refused("aborted".to_owned())),
     }
 }
 
@@ -191,15 +189,14 @@ fn read_words(given: &[String]) -> Result<Vec<String>, Failure> {
     }
     let mut words = Vec::new();
     for line in std::io::stdin().lock().lines() {
-        let line =
-            line.map_err(|error| Failure::Usage(format!("stdin cannot be read: {error}")))?;
+        let line = line.map_err(|error| Failure::Usage(format!("cannot read stdin: {error}")))?;
         words.extend(line.split_whitespace().map(str::to_owned));
     }
     Ok(words)
 }
 
 /// Prints the count and changes nothing.
-pub(crate) fn tell_matched(matched: Count, output: &Output) -> Result<(), Failure> {
+pub(crate) fn print_count(matched: Count, output: &Output) -> Result<(), Failure> {
     match output.format {
         Format::Json => output.json(&json::count(matched)),
         Format::Table | Format::Ids => output.line(format::count(matched)),

@@ -1,6 +1,6 @@
 //! The summary of a bulk command.
 
-use super::verb::{Became, Verb};
+use super::verb::{Verb, VerbResult};
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use outlast::InstanceId;
@@ -21,27 +21,27 @@ impl BulkSummary {
     pub(super) fn add(
         &mut self,
         ids: &[InstanceId],
-        became: &[Became],
+        results: &[VerbResult],
         output: &Output,
     ) -> Result<(), Failure> {
-        for (id, became) in ids.iter().zip(became) {
-            match became {
-                Became::Done => {
+        for (id, results) in ids.iter().zip(results) {
+            match results {
+                VerbResult::Done => {
                     self.done += 1;
                     print_id(*id, output)?;
                 }
-                Became::NeverStarted => {
+                VerbResult::NeverStarted => {
                     self.never_started += 1;
                     print_id(*id, output)?;
                 }
-                Became::AskedBefore => self.asked_before += 1,
-                Became::Refused(why) => {
+                VerbResult::AskedBefore => self.asked_before += 1,
+                VerbResult::Refused(why) => {
                     self.refused += 1;
                     note(format!("instance {id} {why}"));
                 }
-                Became::NotFound => {
+                VerbResult::NotFound => {
                     self.not_found += 1;
-                    note(format!("there is no instance {id}"));
+                    note(format!("instance {id} does not exist"));
                 }
             }
         }
@@ -59,7 +59,7 @@ impl BulkSummary {
         }
     }
 
-    /// Formats `2 asked to end, 1 never started, 1 was asked before`.
+    /// Formats `2 asked to cancel, 1 never started, 1 already requested`.
     fn words(&self, verb: Verb) -> String {
         let mut words = format!("{} {}", self.done, verb.participle());
         if self.never_started > 0 {
@@ -67,8 +67,8 @@ impl BulkSummary {
         }
         match self.asked_before {
             0 => {}
-            1 => words += ", 1 was asked before",
-            several => words += &format!(", {several} were asked before"),
+            1 => words += ", 1 already requested",
+            several => words += &format!(", {several} already requested"),
         }
         words
     }
@@ -89,10 +89,10 @@ impl BulkSummary {
     pub(super) fn into_failure(self) -> Result<(), Failure> {
         match (self.not_found, self.refused) {
             (0, 0) => Ok(()),
-            (0, refused) => Err(Failure::Refused(format!("{refused} could not be done"))),
+            (0, refused) => Err(Failure::Refused(format!("{refused} refused"))),
             (not_found, 0) => Err(Failure::NotFound(format!("{not_found} not found"))),
             (not_found, refused) => Err(Failure::Refused(format!(
-                "{refused} could not be done, and {not_found} not found"
+                "{refused} refused, {not_found} not found"
             ))),
         }
     }
@@ -139,7 +139,7 @@ mod tests {
         };
         assert_eq!(
             summary.words(Verb::Cancel),
-            "2 asked to end, 1 never started, 1 was asked before"
+            "2 asked to cancel, 1 never started, 1 already requested"
         );
         assert_eq!(summary.object(Verb::Cancel)["changed"], 3);
         summary = BulkSummary {

@@ -18,19 +18,22 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// How far the cascade has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum CascadeProgress {
     /// Every descendant is cancelled or terminated.
-    All,
+    Complete,
     /// Some descendants are left.
-    Some,
+    Partial,
 }
 
 /// Works in batches, concurrently with engines that may do the same.
-pub(super) async fn tell_descendants(verb: Verb, database: &Database) -> Result<Told, Failure> {
+pub(super) async fn cascade_to_descendants(
+    verb: Verb,
+    database: &Database,
+) -> Result<CascadeProgress, Failure> {
     let begun = Instant::now();
     // A descendant may count more than once: for its parent's policy, and for the end of its tree.
     let bar = bar(verb.gerund(), None);
-    let told = loop {
+    let progress = loop {
         let request = CascadeRequest { max: BATCH };
         let cascaded = database.store.cascade(request).await?;
         let (more, changed) = (
@@ -40,14 +43,14 @@ pub(super) async fn tell_descendants(verb: Verb, database: &Database) -> Result<
         bar.inc(changed as u64);
         publish(cascaded, database).await;
         match more {
-            false => break Told::All,
-            true if begun.elapsed() >= LONGEST => break Told::Some,
+            false => break CascadeProgress::Complete,
+            true if begun.elapsed() >= LONGEST => break CascadeProgress::Partial,
             true if changed == 0 => tokio::time::sleep(PAUSE).await,
             true => {}
         }
     };
     bar.finish_and_clear();
-    Ok(told)
+    Ok(progress)
 }
 
 /// A lost hint does no harm: engines also poll.

@@ -1,8 +1,8 @@
 //! `outlast cancel` and `outlast terminate`: for single instances, or for whole trees.
 
-use super::bulk::{self, BulkArgs, agree, read_ids};
-use super::cascade::{Told, tell_descendants};
-use super::family_count::Kin;
+use super::bulk::{self, BulkArgs, confirm, read_ids};
+use super::cascade::{CascadeProgress, cascade_to_descendants};
+use super::family_count::FamilyCount;
 use super::verb::Verb;
 use crate::database::Database;
 use crate::failure::Failure;
@@ -71,34 +71,34 @@ async fn families(
     output: &Output,
 ) -> Result<(), Failure> {
     let client = &database.client;
-    let kin = Kin::of(client, roots(ending, args, client).await?).await?;
-    for id in kin.missing() {
-        note(format!("there is no instance {id}"));
+    let family = FamilyCount::of(client, roots(ending, args, client).await?).await?;
+    for id in family.missing() {
+        note(format!("instance {id} does not exist"));
     }
     if args.dry_run {
-        kin.tell(output)?;
-        return kin.all_found();
+        family.print_counts(output)?;
+        return family.all_found();
     }
-    if kin.roots().is_empty() {
-        return kin.all_found();
+    if family.roots().is_empty() {
+        return family.all_found();
     }
-    if !kin.may_live() {
+    if !family.may_live() {
         return Err(Failure::Refused(format!(
-            "nothing lives in {}",
-            kin.subject()
+            "no live instances in {}",
+            family.subject()
         )));
     }
-    agree(&kin.question(ending.verb()), args.yes)?;
-    for root in kin.roots() {
+    confirm(&family.question(ending.verb()), args.yes)?;
+    for root in family.roots() {
         let note = args.operator.note();
         ending.perform(client, *root, note).await?;
     }
-    let told = tell_descendants(ending.verb(), database).await?;
-    if told == Told::Some {
-        note("there are more to tell than this command waits for; engines go on with it");
+    let progress = cascade_to_descendants(ending.verb(), database).await?;
+    if progress == CascadeProgress::Partial {
+        note("not all descendants have been reached yet; engines continue in the background");
     }
-    print(ending, &kin, told, output)?;
-    kin.all_found()
+    print(ending, &family, progress, output)?;
+    family.all_found()
 }
 
 /// Returns the ids without duplicates.
@@ -110,28 +110,33 @@ async fn roots(
     let word = ending.verb().word();
     if args.has_filters() {
         return Err(Failure::Usage(format!(
-            "--tree goes with ids, not with filters: outlast list -o ids … | outlast {word} - --tree"
+            "--tree needs ids, not filters: outlast list -o ids … | outlast {word} - --tree"
         )));
     }
     if args.ids.is_empty() {
         return Err(Failure::Usage(format!(
-            "nothing says whose families to {word}: give ids"
+            "no instances to {word} were given; give ids"
         )));
     }
     Ok(read_ids(client, &args.ids).await?.into_iter().collect())
 }
 
-fn print(ending: Ending, kin: &Kin, told: Told, output: &Output) -> Result<(), Failure> {
+fn print(
+    ending: Ending,
+    family: &FamilyCount,
+    progress: CascadeProgress,
+    output: &Output,
+) -> Result<(), Failure> {
     let participle = ending.verb().participle();
-    let mut roots = kin.roots().iter();
+    let mut roots = family.roots().iter();
     match output.format {
         Format::Json => output.json(&json!({
-            "families": kin.roots().len(),
-            "live": json::count(kin.live()),
-            "told": told == Told::All,
-            "not_found": kin.missing().len(),
+            "families": family.roots().len(),
+            "live": json::count(family.live()),
+            "told": progress == CascadeProgress::Complete,
+            "not_found": family.missing().len(),
         })),
         Format::Ids => roots.try_for_each(|id| output.line(id.to_string())),
-        Format::Table => output.line(format!("{participle}: {}", kin.sentence())),
+        Format::Table => output.line(format!("{participle}: {}", family.sentence())),
     }
 }

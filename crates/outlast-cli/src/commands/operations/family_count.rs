@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The counts of several families.
 #[derive(Debug, Default)]
-pub(super) struct Kin {
+pub(super) struct FamilyCount {
     roots: Vec<InstanceId>,
     missing: Vec<InstanceId>,
     members: BTreeMap<Status, u64>,
@@ -17,16 +17,19 @@ pub(super) struct Kin {
     is_partial: bool,
 }
 
-impl Kin {
-    pub(super) async fn of(client: &Client, ids: BTreeSet<InstanceId>) -> Result<Kin, Failure> {
-        let mut kin = Kin::default();
+impl FamilyCount {
+    pub(super) async fn of(
+        client: &Client,
+        ids: BTreeSet<InstanceId>,
+    ) -> Result<FamilyCount, Failure> {
+        let mut count = FamilyCount::default();
         for id in ids {
             match client.family(id).await? {
-                Some(family) => kin.add(id, family),
-                None => kin.missing.push(id),
+                Some(family) => count.add(id, family),
+                None => count.missing.push(id),
             }
         }
-        Ok(kin)
+        Ok(count)
     }
 
     fn add(&mut self, root: InstanceId, family: Family) {
@@ -88,7 +91,7 @@ impl Kin {
     }
 
     /// Prints the counts and changes nothing.
-    pub(super) fn tell(&self, output: &Output) -> Result<(), Failure> {
+    pub(super) fn print_counts(&self, output: &Output) -> Result<(), Failure> {
         let members: Vec<_> = self.members.iter().map(|(&it, &many)| (it, many)).collect();
         match output.format {
             Format::Json => output.json(&json::family(self.live(), &members)),
@@ -121,28 +124,28 @@ mod tests {
 
     #[test]
     fn a_question_says_how_many_live() {
-        let mut kin = Kin::default();
-        kin.add(
+        let mut count = FamilyCount::default();
+        count.add(
             InstanceId(12),
             family(&[(Status::Executing, 2), (Status::Done, 3)], true),
         );
         assert_eq!(
-            kin.question(Verb::Cancel),
+            count.question(Verb::Cancel),
             "cancel the family of instance 12, 2 live of 5?"
         );
-        kin.add(InstanceId(40), family(&[(Status::Runnable, 1)], false));
+        count.add(InstanceId(40), family(&[(Status::Runnable, 1)], false));
         assert_eq!(
-            kin.question(Verb::Terminate),
+            count.question(Verb::Terminate),
             "terminate 2 families, 3+ live of 6+?"
         );
     }
 
     #[test]
     fn only_what_was_counted_whole_is_known_to_have_ended() {
-        let mut kin = Kin::default();
-        kin.add(InstanceId(12), family(&[(Status::Done, 3)], true));
-        assert!(!kin.may_live());
-        kin.add(InstanceId(40), family(&[(Status::Done, 3)], false));
-        assert!(kin.may_live());
+        let mut count = FamilyCount::default();
+        count.add(InstanceId(12), family(&[(Status::Done, 3)], true));
+        assert!(!count.may_live());
+        count.add(InstanceId(40), family(&[(Status::Done, 3)], false));
+        assert!(count.may_live());
     }
 }

@@ -55,8 +55,8 @@ impl OneQueue {
         };
         names.truncate(NAMED_MAX);
         Err(Failure::NotFound(format!(
-            "no queue {:?} exists: it has no instances, is not paused, and no worker serves it. Near names: {}. \
-             --force does it all the same",
+            "queue {:?} does not exist: it has no instances, is not paused, and no worker serves it. \
+             Similar names: {}. Use --force to proceed anyway",
             self.name,
             names.join(", ")
         )))
@@ -96,8 +96,8 @@ pub(crate) async fn run(
 
 fn say(queue: &str, now: &str, changed: bool, output: &Output) -> Result<(), Failure> {
     match changed {
-        true => note(format!("queue {queue} is {now} now")),
-        false => note(format!("queue {queue} was {now} already")),
+        true => note(format!("queue {queue} is now {now}")),
+        false => note(format!("queue {queue} was already {now}")),
     }
     match output.format {
         Format::Json => output.json(&json!({"queue": queue, "changed": changed})),
@@ -114,7 +114,7 @@ async fn list(database: &Database, output: &Output) -> Result<(), Failure> {
             .try_for_each(|queue| output.json(&json::queue(queue))),
         Format::Ids => queues.iter().try_for_each(|queue| output.line(&queue.name)),
         Format::Table if queues.is_empty() => {
-            note("no queue has work, none is paused, and no live worker serves any");
+            note("no queues: none has work, is paused or is served by a live worker");
             Ok(())
         }
         Format::Table => {

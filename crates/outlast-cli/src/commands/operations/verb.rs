@@ -18,7 +18,7 @@ pub(crate) enum Verb {
 
 /// The result for one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Became {
+pub(super) enum VerbResult {
     Done,
     /// The instance had not run, so the cancel request ended it at once.
     NeverStarted,
@@ -51,7 +51,7 @@ impl Verb {
     pub(super) fn participle(self) -> &'static str {
         match self {
             Verb::Retry => "retried",
-            Verb::Cancel => "asked to end",
+            Verb::Cancel => "asked to cancel",
             Verb::Terminate => "terminated",
             Verb::Delete => "deleted",
         }
@@ -75,7 +75,7 @@ impl Verb {
     pub(super) fn narrowed(self, asked: &[Status]) -> Result<Vec<Status>, Failure> {
         if let Some(wrong) = asked.iter().find(|status| !self.is_for(**status)) {
             return Err(Failure::Usage(format!(
-                "instances that are {wrong} cannot be {}; leave that status out",
+                "{wrong} instances cannot be {}; remove that status",
                 self.participle()
             )));
         }
@@ -94,81 +94,81 @@ impl Verb {
         client: &Client,
         ids: &[InstanceId],
         note: Note,
-    ) -> Result<Vec<Became>, Failure> {
+    ) -> Result<Vec<VerbResult>, Failure> {
         let ids = ids.to_vec();
         Ok(match self {
             Verb::Retry => {
                 let answers = client.retry_all(ids, note).await?;
-                answers.into_iter().map(Became::from).collect()
+                answers.into_iter().map(VerbResult::from).collect()
             }
             Verb::Cancel => {
                 let answers = client.cancel_all(ids, note).await?;
-                answers.into_iter().map(Became::from).collect()
+                answers.into_iter().map(VerbResult::from).collect()
             }
             Verb::Terminate => {
                 let answers = client.terminate_all(ids, note).await?;
-                answers.into_iter().map(Became::from).collect()
+                answers.into_iter().map(VerbResult::from).collect()
             }
             Verb::Delete => {
                 let answers = client.delete_all(ids, note).await?;
-                answers.into_iter().map(Became::from).collect()
+                answers.into_iter().map(VerbResult::from).collect()
             }
         })
     }
 }
 
-impl From<RetryAnswer> for Became {
-    fn from(answer: RetryAnswer) -> Became {
+impl From<RetryAnswer> for VerbResult {
+    fn from(answer: RetryAnswer) -> VerbResult {
         match answer {
-            RetryAnswer::Retried => Became::Done,
-            RetryAnswer::NotEndedBadly(status) => Became::Refused(format!(
-                "is {status}; only what has failed or was cancelled is retried"
+            RetryAnswer::Retried => VerbResult::Done,
+            RetryAnswer::NotEndedBadly(status) => VerbResult::Refused(format!(
+                "is {status}; only failed and cancelled instances can be retried"
             )),
-            RetryAnswer::NotFound => Became::NotFound,
+            RetryAnswer::NotFound => VerbResult::NotFound,
         }
     }
 }
 
-impl From<CancelAnswer> for Became {
-    fn from(answer: CancelAnswer) -> Became {
+impl From<CancelAnswer> for VerbResult {
+    fn from(answer: CancelAnswer) -> VerbResult {
         match answer {
-            CancelAnswer::Requested(_) => Became::Done,
-            CancelAnswer::AlreadyRequested(_) => Became::AskedBefore,
-            CancelAnswer::NeverStarted => Became::NeverStarted,
+            CancelAnswer::Requested(_) => VerbResult::Done,
+            CancelAnswer::AlreadyRequested(_) => VerbResult::AskedBefore,
+            CancelAnswer::NeverStarted => VerbResult::NeverStarted,
             CancelAnswer::AlreadyEnded(status) => ended(status),
-            CancelAnswer::NotFound => Became::NotFound,
+            CancelAnswer::NotFound => VerbResult::NotFound,
         }
     }
 }
 
-impl From<TerminateAnswer> for Became {
-    fn from(answer: TerminateAnswer) -> Became {
+impl From<TerminateAnswer> for VerbResult {
+    fn from(answer: TerminateAnswer) -> VerbResult {
         match answer {
-            TerminateAnswer::Terminated(_) => Became::Done,
+            TerminateAnswer::Terminated(_) => VerbResult::Done,
             TerminateAnswer::AlreadyEnded(status) => ended(status),
-            TerminateAnswer::NotFound => Became::NotFound,
+            TerminateAnswer::NotFound => VerbResult::NotFound,
         }
     }
 }
 
-fn ended(status: Status) -> Became {
-    Became::Refused(format!("has ended already: it is {status}"))
+fn ended(status: Status) -> VerbResult {
+    VerbResult::Refused(format!("is already {status}"))
 }
 
-impl From<DeleteAnswer> for Became {
-    fn from(answer: DeleteAnswer) -> Became {
+impl From<DeleteAnswer> for VerbResult {
+    fn from(answer: DeleteAnswer) -> VerbResult {
         match answer {
-            DeleteAnswer::Deleted => Became::Done,
-            DeleteAnswer::NotEnded(status) => Became::Refused(format!(
-                "is {status}; only what has ended is deleted, cancel or terminate it first"
+            DeleteAnswer::Deleted => VerbResult::Done,
+            DeleteAnswer::NotEnded(status) => {
+                VerbResult::Refused(format!("is {status}; cancel or terminate it first"))
+            }
+            DeleteAnswer::ParentLives(parent) => VerbResult::Refused(format!(
+                "is a child of {parent}, which is live and may still read its result"
             )),
-            DeleteAnswer::ParentLives(parent) => Became::Refused(format!(
-                "has the parent {parent}, which lives and may still read its result"
-            )),
-            DeleteAnswer::Cascading => Became::Refused(
-                "has children that are still to be told of its end; an engine does that".to_owned(),
+            DeleteAnswer::Cascading => VerbResult::Refused(
+                "has children that are still being cancelled; an engine does that".to_owned(),
             ),
-            DeleteAnswer::NotFound => Became::NotFound,
+            DeleteAnswer::NotFound => VerbResult::NotFound,
         }
     }
 }
@@ -190,8 +190,11 @@ mod tests {
         assert_eq!(cancelled, [Status::Cancelled]);
         let failure = Verb::Cancel.narrowed(&[Status::Done]).unwrap_err();
         assert_eq!(failure.code(), 2);
-        let words = failure.words().unwrap();
-        assert!(words.contains("done cannot be asked to end"), "{words}");
+        let words = failure.message().unwrap();
+        assert!(
+            words.contains("done instances cannot be asked to cancel"),
+            "{words}"
+        );
     }
 
     #[test]
@@ -203,17 +206,20 @@ mod tests {
 
     #[test]
     fn to_be_asked_again_is_no_refusal_and_to_have_ended_is() {
-        let became = |answer: CancelAnswer| Became::from(answer);
+        let results = |answer: CancelAnswer| VerbResult::from(answer);
         assert_eq!(
-            became(CancelAnswer::Requested(Status::Executing)),
-            Became::Done
+            results(CancelAnswer::Requested(Status::Executing)),
+            VerbResult::Done
         );
         assert_eq!(
-            became(CancelAnswer::AlreadyRequested(Status::Executing)),
-            Became::AskedBefore
+            results(CancelAnswer::AlreadyRequested(Status::Executing)),
+            VerbResult::AskedBefore
         );
-        assert_eq!(became(CancelAnswer::NeverStarted), Became::NeverStarted);
-        let Became::Refused(why) = became(CancelAnswer::AlreadyEnded(Status::Done)) else {
+        assert_eq!(
+            results(CancelAnswer::NeverStarted),
+            VerbResult::NeverStarted
+        );
+        let VerbResult::Refused(why) = results(CancelAnswer::AlreadyEnded(Status::Done)) else {
             panic!("what has ended cannot be asked");
         };
         assert_eq!(why, "has ended already: it is done");

@@ -5,7 +5,7 @@ use super::webhooks::read_webhooks;
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::server::Face;
+use crate::server::BoundServer;
 use crate::shutdown_signal;
 use clap::Args;
 use outlast_http::Settings;
@@ -72,7 +72,10 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     let address = SocketAddr::new(args.address, args.port);
-    let face = Face::at(address, args.settings()?).await?.with_metrics()?;
-    face.serve(database.client.clone(), output, shutdown_signal::asked())
+    let server = BoundServer::at(address, args.settings()?)
+        .await?
+        .with_metrics()?;
+    server
+        .serve(database.client.clone(), output, shutdown_signal::asked())
         .await
 }

@@ -35,7 +35,7 @@ fn role(word: &str) -> Result<Role, String> {
 pub(crate) fn run(args: &TokenArgs, output: &Output) -> Result<(), Failure> {
     if args.name.is_empty() || args.name.contains(char::is_whitespace) || args.name.starts_with('#')
     {
-        let words = "the name of a token is one word that does not begin with #";
+        let words = "a token name must be one word and must not begin with #";
         return Err(Failure::Usage(words.to_owned()));
     }
     let made = Token::generate(&args.name, args.role);
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &TokenArgs, output: &Output) -> Result<(), Failure> {
     match output.format {
         Format::Json => output.json(&json!({"secret": secret, "line": line})),
         Format::Table | Format::Ids => {
-            note("the secret, which cannot be had again, then the line for the file of --tokens:");
+            note("the secret, shown only once, then the line for the --tokens file:");
             output.line(secret)?;
             output.line(line)
         }
@@ -69,7 +69,7 @@ pub(crate) fn read_tokens(file: &Path) -> Result<Vec<Token>, Failure> {
     match tokens.is_empty() {
         // An empty file would turn authentication off.
         true => Err(Failure::Usage(format!(
-            "{} has no token in it",
+            "{} contains no tokens",
             file.display()
         ))),
         false => Ok(tokens),
@@ -80,7 +80,8 @@ fn read_token(line: &str) -> Result<Token, String> {
     let mut words = line.split_whitespace();
     let (Some(name), Some(word), Some(hash)) = (words.next(), words.next(), words.next()) else {
         return Err(
-            "it must have a name, a role and a hash; `outlast token` makes such a line".to_owned(),
+            "a line must have a name, a role and a hash; create one with `outlast token`"
+                .to_owned(),
         );
     };
     let token = Token::hashed(name, role(word)?, hash);
@@ -134,7 +135,7 @@ mod tests {
         ] {
             let failure = read(text).unwrap_err();
             assert_eq!(failure.code(), 2);
-            assert!(failure.words().unwrap().contains(expected), "{failure:?}");
+            assert!(failure.message().unwrap().contains(expected), "{failure:?}");
         }
     }
 }

@@ -6,8 +6,8 @@ use outlast_http::{WebhookRoute, WebhookSecret};
 use std::path::Path;
 
 /// The format of a line.
-const SHAPE: &str = "a line is NAME signal=NAME, then machine=NAME key=POINTER or id=POINTER, then one or two secret=whsec_…; \
-    a POINTER says where in the body it is, such as /data/order";
+const SHAPE: &str = "a line must be NAME signal=NAME, then machine=NAME key=POINTER or id=POINTER, then one or two \
+    secret=whsec_…; a POINTER is a JSON pointer into the body, such as /data/order";
 
 /// Reads the webhooks of a file, by name.
 pub(crate) fn read_webhooks(file: &Path) -> Result<Vec<(String, WebhookRoute)>, Failure> {
@@ -23,7 +23,7 @@ pub(crate) fn read_webhooks(file: &Path) -> Result<Vec<(String, WebhookRoute)>, 
 
 /// The parsed fields of a line, before the check that all are present.
 #[derive(Default)]
-struct Said<'a> {
+struct WebhookFields<'a> {
     signal: Option<&'a str>,
     machine: Option<&'a str>,
     key: Option<&'a str>,
@@ -35,14 +35,14 @@ fn read_webhook(line: &str) -> Result<(String, WebhookRoute), String> {
     let mut words = line.split_whitespace();
     let name = words.next().filter(|name| !name.contains('='));
     let name = name.ok_or_else(|| SHAPE.to_owned())?;
-    let mut said = Said::default();
+    let mut fields = WebhookFields::default();
     for word in words {
-        said.add(word)?;
+        fields.add(word)?;
     }
-    Ok((name.to_owned(), said.route()?))
+    Ok((name.to_owned(), fields.route()?))
 }
 
-impl<'a> Said<'a> {
+impl<'a> WebhookFields<'a> {
     fn add(&mut self, word: &'a str) -> Result<(), String> {
         let (what, value) = word.split_once('=').ok_or_else(|| SHAPE.to_owned())?;
         let place = match what {
@@ -55,10 +55,10 @@ impl<'a> Said<'a> {
             "machine" => &mut self.machine,
             "key" => &mut self.key,
             "id" => &mut self.id,
-            _ => return Err(format!("what is {what:?}? {SHAPE}")),
+            _ => return Err(format!("unknown field {what:?}; {SHAPE}")),
         };
         match place.replace(value) {
-            Some(_) => Err(format!("{what} is there twice")),
+            Some(_) => Err(format!("{what} is given twice")),
             None => Ok(()),
         }
     }
@@ -68,7 +68,7 @@ impl<'a> Said<'a> {
         for pointer in pointers {
             if !pointer.starts_with('/') {
                 return Err(format!(
-                    "{pointer:?} is no pointer into the body: it begins with /"
+                    "{pointer:?} is not a JSON pointer; it must begin with /"
                 ));
             }
         }
@@ -84,7 +84,7 @@ impl<'a> Said<'a> {
         match (secrets.next(), secrets.next()) {
             (None, _) => Ok(route),
             (Some(second), None) => Ok(route.or_secret(second)),
-            (Some(_), Some(_)) => Err("at most two secrets are good at once".to_owned()),
+            (Some(_), Some(_)) => Err("a webhook has at most two secrets".to_owned()),
         }
     }
 }
@@ -113,25 +113,31 @@ mod tests {
     fn a_line_that_leaves_something_open_is_refused() {
         let secret = secret();
         for (line, expected) in [
-            (format!("signal=paid id=/id secret={secret}"), "a line is"),
-            (format!("p signal=paid secret={secret}"), "a line is"),
-            ("p signal=paid id=/id".to_owned(), "a line is"),
+            (
+                format!("signal=paid id=/id secret={secret}"),
+                "a line must be",
+            ),
+            (format!("p signal=paid secret={secret}"), "a line must be"),
+            ("p signal=paid id=/id".to_owned(), "a line must be"),
             (
                 format!("p signal=paid machine=m secret={secret}"),
-                "a line is",
+                "a line must be",
             ),
             (
                 format!("p signal=paid machine=m key=/k id=/i secret={secret}"),
-                "a line is",
+                "a line must be",
             ),
-            (format!("p signal=paid id=id secret={secret}"), "no pointer"),
+            (
+                format!("p signal=paid id=id secret={secret}"),
+                "not a JSON pointer",
+            ),
             (
                 format!("p signal=a signal=b id=/id secret={secret}"),
                 "twice",
             ),
             (
                 "p signal=paid id=/id secret=hunter2".to_owned(),
-                "a secret is",
+                "a secret must be",
             ),
             (
                 format!("p signal=paid id=/id secret={secret} secret={secret} secret={secret}"),
@@ -139,7 +145,7 @@ mod tests {
             ),
             (
                 format!("p signal=paid ip=/id secret={secret}"),
-                "what is \"ip\"?",
+                "unknown field \"ip\"",
             ),
         ] {
             let why = read_webhook(&line).unwrap_err();

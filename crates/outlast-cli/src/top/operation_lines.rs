@@ -8,7 +8,7 @@ const SHOWN: usize = 5;
 
 /// One line: an operation, or a run of operations on the children of one parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Act {
+pub(super) struct OperationLine {
     pub(super) verb: Verb,
     /// The target: an instance, a queue, or the children of an instance.
     pub(super) to: String,
@@ -19,19 +19,20 @@ pub(super) struct Act {
 }
 
 /// Folds operations, newest first. Consecutive operations on the children of one parent become one
-/// act.
-pub(super) fn fold(operations: &[Operation]) -> Vec<Act> {
+/// line.
+pub(super) fn fold(operations: &[Operation]) -> Vec<OperationLine> {
     let is_one = |one: &Operation, next: &Operation| {
         one.cause.is_some() && (one.cause, one.verb) == (next.cause, next.verb)
     };
-    let acts = operations.chunk_by(is_one).take(SHOWN);
-    acts.filter_map(|act| Some(Act::of(act.first()?, act.len())))
+    let lines = operations.chunk_by(is_one).take(SHOWN);
+    lines
+        .filter_map(|line| Some(OperationLine::of(line.first()?, line.len())))
         .collect()
 }
 
-impl Act {
-    fn of(newest: &Operation, times: usize) -> Act {
-        Act {
+impl OperationLine {
+    fn of(newest: &Operation, times: usize) -> OperationLine {
+        OperationLine {
             verb: newest.verb,
             to: target(newest, times),
             by: newest.by.clone(),
@@ -78,10 +79,10 @@ mod tests {
         operations.push(operation(9, Verb::Terminate, 51, Some(7)));
         operations.push(operation(8, Verb::Cancel, 7, None));
         operations.push(operation(7, Verb::Cancel, 6, None));
-        let acts = fold(&operations);
-        let to: Vec<_> = acts.iter().map(|act| act.to.as_str()).collect();
+        let lines = fold(&operations);
+        let to: Vec<_> = lines.iter().map(|line| line.to.as_str()).collect();
         assert_eq!(to, ["400 children of 7", "a child of 7", "7", "6"]);
-        assert_eq!(acts[0].at, Timestamp(500));
+        assert_eq!(lines[0].at, Timestamp(500));
     }
 
     #[test]
