@@ -94,8 +94,8 @@ async function answered(response) {
     throw new Problem({
       status: 0,
       code: late ? 'timeout' : 'unreachable',
-      title: late ? 'No answer in time' : 'The server cannot be reached',
-      detail: late ? `the server did not answer within ${PATIENCE_MS / 1000} s` : 'the server does not answer: it may be stopped or restarting',
+      title: late ? 'Request timed out' : 'Server unreachable',
+      detail: late ? `the server did not respond within ${PATIENCE_MS / 1000} s` : 'the server does not respond; it may be restarting',
     });
   }
 }

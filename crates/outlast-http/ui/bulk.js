@@ -11,7 +11,7 @@ import { h } from './view.js';
 // The statuses to which each verb applies.
 export const VERBS = {
   retry: { name: 'Retry', done: 'retried', to: ['failed', 'cancelled'], unless: ['failed'] },
-  cancel: { ...ENDINGS.cancel, done: 'asked to cancel', to: STATUSES.filter((status) => !ENDED.has(status)), left: 'had moved on or been asked before', danger: true },
+  cancel: { ...ENDINGS.cancel, done: 'asked to cancel', to: STATUSES.filter((status) => !ENDED.has(status)), left: 'had changed or already had a request', danger: true },
   terminate: { ...ENDINGS.terminate, done: 'terminated', to: STATUSES.filter((status) => !ENDED.has(status)), danger: true },
   delete: { name: 'Delete', done: 'deleted', to: [...ENDED], danger: true },
 };
@@ -25,7 +25,7 @@ export function narrowed(verb, filter) {
 
 /** Asks and acts. Returns the number of changed instances, or null when the user cancels. */
 export async function actOnAll(verb, filter) {
-  const { name, done, danger, means, left = 'had moved on meanwhile' } = VERBS[verb];
+  const { name, done, danger, means, left = 'had changed meanwhile' } = VERBS[verb];
   const chosen = narrowed(verb, filter);
   const body = toBody(chosen);
   const work = { count: null, problem: null, running: false, finished: false, stopped: false, matched: 0, changed: 0, reason: '' };
@@ -58,13 +58,13 @@ export async function actOnAll(verb, filter) {
   await dialog((close, draw) => {
     redraw = draw;
     return [
-      h('h2', {}, `${name} all that match`),
+      h('h2', {}, `${name} all matching instances`),
       h('p', { class: 'soft' }, 'Filter: ', h('bdi', {}, inWords(chosen)), '.'),
-      means && h('p', { class: 'soft' }, means('Each of them')),
-      work.problem && h('div', { class: 'problem', role: 'alert' }, h('strong', {}, work.problem.title ?? 'It was refused'), work.problem.message, h('code', {}, work.problem.code)),
+      means && h('p', { class: 'soft' }, means('Each instance')),
+      work.problem && h('div', { class: 'problem', role: 'alert' }, h('strong', {}, work.problem.title ?? 'Refused'), work.problem.message, h('code', {}, work.problem.code)),
       h('p', { 'aria-live': 'polite', 'data-bulk': work.finished ? 'finished' : 'open' }, progressText()),
       work.count && (work.running || work.finished) && h('progress', { max: Math.max(1, numberOf(work.count)), value: Math.min(work.matched, numberOf(work.count)), 'aria-label': 'Progress' }),
-      !work.running && !work.finished && h('label', {}, 'Reason, kept with each operation (optional)', h('input', { name: 'reason', maxlength: '200', autofocus: true, autocomplete: 'off', oninput: (event) => { work.reason = event.target.value; } })),
+      !work.running && !work.finished && h('label', {}, 'Reason (optional, recorded with each operation)', h('input', { name: 'reason', maxlength: '200', autofocus: true, autocomplete: 'off', oninput: (event) => { work.reason = event.target.value; } })),
       h('div', { class: 'actions' }, buttons(close)),
     ];
   }, (close) => {
@@ -78,7 +78,7 @@ export async function actOnAll(verb, filter) {
   return work.running || work.finished ? work.changed : null;
 
   function progressText() {
-    if (work.finished) return `${plural(work.changed, 'instance')} ${done}${work.matched > work.changed ? `; ${whole(work.matched - work.changed)} ${left} and were left` : ''}.`;
+    if (work.finished) return `${plural(work.changed, 'instance')} ${done}${work.matched > work.changed ? `; ${whole(work.matched - work.changed)} ${left}` : ''}.`;
     if (work.running) return `${whole(work.changed)} ${done} so far …`;
     if (work.count) return h('span', {}, h('b', {}, plural(work.count, 'instance')), ` will be ${done}.`);
     return work.problem ? '' : 'Counting …';
@@ -86,9 +86,9 @@ export async function actOnAll(verb, filter) {
 
   function buttons(close) {
     if (work.finished) return h('button', { type: 'submit', class: 'primary', key: 'end' }, 'Close');
-    if (work.running) return h('button', { type: 'button', key: 'stop', onclick: () => { work.stopped = true; } }, 'Stop here');
+    if (work.running) return h('button', { type: 'button', key: 'stop', onclick: () => { work.stopped = true; } }, 'Stop');
     return [
-      h('button', { type: 'button', key: 'leave', onclick: () => close(null) }, 'Leave it'),
+      h('button', { type: 'button', key: 'leave', onclick: () => close(null) }, 'Go back'),
       h('button', { type: 'submit', key: 'do', class: danger ? 'primary danger' : 'primary', disabled: !work.count || numberOf(work.count) === 0 },
         work.count ? `${name} ${counted(work.count)}` : name),
     ];
@@ -97,5 +97,5 @@ export async function actOnAll(verb, filter) {
 
 /** Returns why a verb cannot be used on this filter, or null. */
 export function hindrance(verb, filter) {
-  return narrowed(verb, filter) ? null : `Only what is ${VERBS[verb].to.map(words).join(' or ')} can be ${VERBS[verb].done}`;
+  return narrowed(verb, filter) ? null : `Only ${VERBS[verb].to.map(words).join(' or ')} instances can be ${VERBS[verb].done}`;
 }

@@ -34,7 +34,7 @@ export function closeActionsOf(id, { signal, draw }) {
   function describe() {
     const all = pages.flatMap((page) => page.close_actions);
     if (all.length === 0) return null;
-    return card('What was done to its children', h('span', { class: 'badge' }, `${all.length}${pages.at(-1).next ? '+' : ''}`),
+    return card('Close actions on children', h('span', { class: 'badge' }, `${all.length}${pages.at(-1).next ? '+' : ''}`),
       h('ul', { class: 'list', 'data-close_actions': true }, all.map((each, index) => h('li', { key: each.id },
         h('div', { class: 'line' }, h('a', { href: href(`instances/${each.instance}`), class: 'mono' }, each.instance), h('b', {}, DONE[each.verb] ?? words(each.verb)),
           each.status_before && h('span', { class: 'faint' }, `when it was ${words(each.status_before)}`), h('span', { class: 'faint end-of-line' }, time(each.at))),

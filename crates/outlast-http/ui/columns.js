@@ -22,13 +22,13 @@ export const COLUMNS = [
   { name: 'partition_key', label: 'Partition key', class: 'clip', cell: (each) => each.partition_key },
   { name: 'parent', label: 'Parent', class: 'id', cell: (each) => each.parent && h('a', { href: href(`instances/${each.parent.id}`) }, each.parent.id) },
   { name: 'position', label: 'Position', class: 'right', cell: (each) => each.position },
-  { name: 'on_parent_close', label: 'If its parent ends', cell: (each) => each.on_parent_close && `it ${POLICIES[each.on_parent_close]}` },
-  { name: 'cancel', label: 'Asked to cancel', cell: (each) => each.cancel && time(each.cancel.requested_at) },
+  { name: 'on_parent_close', label: 'When parent ends', cell: (each) => each.on_parent_close && `it ${POLICIES[each.on_parent_close]}` },
+  { name: 'cancel', label: 'Cancel requested', cell: (each) => each.cancel && time(each.cancel.requested_at) },
   { name: 'attempt', label: 'Attempt', class: 'right', cell: (each) => whole(each.attempt) },
   { name: 'crashes', label: 'Crashes', class: 'right', cell: (each) => whole(each.crashes) },
   { name: 'awaits', label: 'Awaits', class: 'clip', cell: (each) => each.awaits?.join(', ') },
   { name: 'await_deadline', label: 'Deadline', cell: (each) => each.await_deadline && time(each.await_deadline) },
-  { name: 'children_pending', label: 'Children open', class: 'right', cell: (each) => (each.status === 'awaiting_children' ? whole(each.children_pending) : '') },
+  { name: 'children_pending', label: 'Open children', class: 'right', cell: (each) => (each.status === 'awaiting_children' ? whole(each.children_pending) : '') },
   { name: 'eligible_at', label: 'Eligible', cell: (each) => time(each.eligible_at) },
   { name: 'inserted_at', label: 'Inserted', cell: (each) => time(each.inserted_at) },
   { name: 'updated_at', label: 'Updated', cell: (each) => time(each.updated_at) },
@@ -58,8 +58,8 @@ export async function choose() {
     h('div', { class: 'columns-choice' }, COLUMNS.slice(1).map((column) => h('label', { class: 'check' },
       h('input', { type: 'checkbox', name: column.name, checked: names.has(column.name), onchange: (event) => (event.target.checked ? names.add(column.name) : names.delete(column.name)) }), column.label))),
     h('div', { class: 'actions' },
-      h('button', { type: 'button', class: 'quiet', onclick: () => { names.clear(); FIRST.forEach((name) => names.add(name)); close(true); } }, 'As at first'),
-      h('button', { type: 'submit', class: 'primary' }, 'Show these')),
+      h('button', { type: 'button', class: 'quiet', onclick: () => { names.clear(); FIRST.forEach((name) => names.add(name)); close(true); } }, 'Reset'),
+      h('button', { type: 'submit', class: 'primary' }, 'Apply')),
   ]);
   if (!agreed) return;
   try {

@@ -10,11 +10,11 @@ import { h } from './view.js';
 export const ENDINGS = {
   cancel: {
     name: 'Cancel',
-    means: (who) => `${who} is asked to end, and its machine decides how: it may first undo what it did. A wait is over at once; a step that runs is told and goes on to its end.`,
+    means: (who) => `${who} is asked to cancel, and its machine decides how: it may first undo its work. A wait ends at once. A running step is notified and finishes.`,
   },
   terminate: {
     name: 'Terminate',
-    means: (who) => `${who} ends now, whatever it does. The outcome of a step that runs is not written, and nothing is undone.`,
+    means: (who) => `${who} ends immediately. The outcome of a running step is dropped, and nothing is undone.`,
   },
 };
 
@@ -54,18 +54,18 @@ export async function end(verb, instance, { tree = false } = {}) {
   await dialog((close, draw) => {
     redraw = draw;
     return [
-      h('h2', {}, tree ? `${name} the whole tree of ${id}?` : `${name} instance ${id}?`),
-      h('p', { class: 'soft' }, means(tree ? 'Each that lives' : 'It')),
-      mayBeTree && !tree && h('p', { class: 'soft' }, 'When it ends, each of its children is told what its policy says; by default they go on.'),
+      h('h2', {}, tree ? `${name} the tree of instance ${id}?` : `${name} instance ${id}?`),
+      h('p', { class: 'soft' }, means(tree ? 'Each live instance' : 'It')),
+      mayBeTree && !tree && h('p', { class: 'soft' }, 'When it ends, the close policy of each child applies. By default, children continue.'),
       mayBeTree && !tree && h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'tree', checked: asked.tree, disabled: !asked.family, onchange: (event) => { asked.tree = event.target.checked; draw(); } }),
-        'The whole tree: also all that descend from it, whatever their policies say'),
+        'Include all descendants, whatever their close policies'),
       mayBeTree && h('p', { 'data-tree': asked.family ? 'counted' : 'open', 'aria-live': 'polite', class: asked.tree ? '' : 'faint' }, count()),
-      asked.problem && h('div', { class: 'problem', role: 'alert' }, h('strong', {}, asked.problem.title ?? 'It was refused'), asked.problem.message, h('code', {}, asked.problem.code)),
-      h('label', {}, 'Reason, kept with the operation (optional)',
+      asked.problem && h('div', { class: 'problem', role: 'alert' }, h('strong', {}, asked.problem.title ?? 'Refused'), asked.problem.message, h('code', {}, asked.problem.code)),
+      h('label', {}, 'Reason (optional, recorded with the operation)',
         h('input', { name: 'reason', maxlength: '200', autofocus: true, autocomplete: 'off', oninput: (event) => { asked.reason = event.target.value; } })),
       h('div', { class: 'actions' },
-        h('button', { type: 'button', onclick: () => close(null) }, 'Leave it'),
-        h('button', { type: 'submit', class: 'primary danger', disabled: !ready() }, asked.tree ? `${name} ${counted(live())}` : `${name} it`)),
+        h('button', { type: 'button', onclick: () => close(null) }, 'Go back'),
+        h('button', { type: 'submit', class: 'primary danger', disabled: !ready() }, asked.tree ? `${name} ${counted(live())}` : `${name} instance`)),
     ];
   }, (close) => {
     if (ready()) send(close);
@@ -82,22 +82,22 @@ export async function end(verb, instance, { tree = false } = {}) {
   }
 
   function count() {
-    if (!asked.family) return asked.problem ? '' : 'Counting the tree …';
+    if (!asked.family) return asked.problem ? '' : 'Counting …';
     const { members } = asked.family;
     const total = STATUSES.reduce((sum, status) => sum + (members[status] ?? 0), 0);
     const open = STATUSES.filter((status) => !ENDED.has(status) && members[status] > 0).map((status) => `${whole(members[status])} ${words(status)}`);
     const all = counted({ count: total, exact: asked.family.complete });
-    return [h('b', {}, `${counted(live())} of ${all}`), ` in the tree ${asked.family.live === 1 ? 'lives' : 'live'}${open.length > 0 ? `: ${open.join(', ')}` : ''}.`];
+    return [h('b', {}, `${counted(live())} of ${all}`), ` instances ${asked.family.live === 1 ? 'is' : 'are'} live${open.length > 0 ? `: ${open.join(', ')}` : ''}.`];
   }
 }
 
 function said(answer, id, tree) {
   const one = {
-    requested: `Instance ${id} is asked to cancel.`,
-    already_requested: `Instance ${id} had been asked to cancel before.`,
-    never_started: `Instance ${id} is cancelled; nothing of it had run.`,
-    terminated: `Instance ${id} is terminated.`,
-    already_ended: `Instance ${id} had ended before.`,
+    requested: `Requested the cancel of instance ${id}.`,
+    already_requested: `The cancel of instance ${id} was already requested.`,
+    never_started: `Instance ${id} cancelled. It had never run.`,
+    terminated: `Instance ${id} terminated.`,
+    already_ended: `Instance ${id} had already finished.`,
   }[answer] ?? answer;
-  return tree ? `${one} Those that descend from it are told now, one after the other.` : one;
+  return tree ? `${one} Its descendants follow in the background.` : one;
 }

@@ -7,18 +7,18 @@ import { h } from './view.js';
 
 // The close policies: what happens to a live child when its parent finishes or continues without
 // it.
-export const POLICIES = { abandon: 'goes on', request_cancel: 'is asked to cancel', terminate: 'is terminated' };
+export const POLICIES = { abandon: 'continues', request_cancel: 'is asked to cancel', terminate: 'is terminated' };
 // The effect of each policy.
 export const APPLIED = { request_cancel: 'asked to cancel', terminate: 'terminated' };
-const MARKS = { abandon: 'goes on without parent', request_cancel: 'cancels with parent', terminate: 'ends with parent' };
-const POLICIES_OF_MANY = { abandon: 'go on', request_cancel: 'are asked to cancel', terminate: 'are terminated' };
+const MARKS = { abandon: 'continues without parent', request_cancel: 'cancels with parent', terminate: 'terminates with parent' };
+const POLICIES_OF_MANY = { abandon: 'continue', request_cancel: 'are asked to cancel', terminate: 'are terminated' };
 
 const WOKEN = {
-  all: 'Woken: every child has ended',
-  failure: 'Woken by the first failure',
-  quorum: 'Woken: enough are done',
-  impossible: 'Woken: enough can no longer be done',
-  deadline: 'Woken by its deadline',
+  all: 'Joined: all children finished',
+  failure: 'Joined by the first failure',
+  quorum: 'Joined by the quorum',
+  impossible: 'Joined without the quorum',
+  deadline: 'Joined by the deadline',
 };
 
 /** Sums up a round of children: { total, ended, failed, cancelled }. */
@@ -67,15 +67,15 @@ function terms(barrier, parent, policy) {
 }
 
 function until({ until: kind, needs, started, pending, failed }) {
-  if (kind === 'fail_fast') return ['Until all have ended, or one badly'];
+  if (kind === 'fail_fast') return ['Until all finish or one fails'];
   if (kind === 'quorum') return [h('span', {}, needs === 1 ? 'Any of ' : `Quorum ${whole(needs)} of `, whole(started), `: ${whole(started - pending - failed)} done`)];
-  return ['Until all have ended'];
+  return ['Until all finish'];
 }
 
 function window({ window: places, pending }) {
   if (!places) return [];
   const held = Math.max(0, pending - places);
-  return [`Window ${whole(places)}${held > 0 ? `: ${plural(held, 'child waits', 'children wait')} for a place` : ''}`];
+  return [`Window ${whole(places)}${held > 0 ? `: ${plural(held, 'child waits', 'children wait')} for a slot` : ''}`];
 }
 
 function ending({ joined, deadline, rest, first_failure: first, pending }, parent) {
@@ -85,7 +85,7 @@ function ending({ joined, deadline, rest, first_failure: first, pending }, paren
     rest !== 'abandon' && (waits || pending > 0) && `The rest ${POLICIES[rest]}`,
     first && h('span', {}, 'First failure ', h('a', { href: href(`instances/${first}`) }, first)),
     joined && WOKEN[joined],
-    !joined && !waits && parent.cancel && 'Woken by a cancel',
+    !joined && !waits && parent.cancel && 'Not joined: cancelled first',
   ].filter(Boolean);
 }
 
@@ -93,8 +93,8 @@ function ending({ joined, deadline, rest, first_failure: first, pending }, paren
 export function marks({ cancel, held, status }) {
   if (ENDED.has(status)) return [];
   return [
-    held === true && h('span', { class: 'tag', title: 'It waits for a place in the window of its parent’s fan-out' }, 'held'),
-    cancel && h('span', { class: 'tag asked', title: cancel.reason, 'data-cancel': cancel.answered ? 'answered' : 'pending' }, cancel.answered ? 'cancel answered' : 'cancel requested'),
+    held === true && h('span', { class: 'tag', title: 'Waiting for a slot in the window of its parent’s fan-out' }, 'held'),
+    cancel && h('span', { class: 'tag asked', title: cancel.reason, 'data-cancel': cancel.answered ? 'answered' : 'pending' }, cancel.answered ? 'cancel handled' : 'cancel requested'),
   ].filter(Boolean);
 }
 

@@ -18,14 +18,14 @@ export const MORE_FIELDS = [
   { name: 'version', label: 'Version', digits: true },
   { name: 'partition_key', label: 'Partition key' },
   { name: 'parent', label: 'Parent id', digits: true },
-  { name: 'attempts_from', label: 'Retried at least', digits: true },
-  { name: 'deadline', label: 'Deadline of a wait', choices: [['', 'any'], ['none', 'has none'], ['overdue', 'overdue']] },
-  { name: 'age', label: 'Inserted within', choices: [['', 'any time'], ...AGES] },
+  { name: 'attempts_from', label: 'Min. retries', digits: true },
+  { name: 'deadline', label: 'Wait deadline', choices: [['', 'any'], ['none', 'none'], ['overdue', 'overdue']] },
+  { name: 'age', label: 'Inserted in the last', choices: [['', 'any time'], ...AGES] },
   { name: 'older', label: 'Inserted before the last', choices: [['', 'any time'], ...AGES] },
   { name: 'inserted_from', label: 'Inserted from (UTC)', moment: true },
   { name: 'inserted_until', label: 'Inserted until (UTC)', moment: true },
-  { name: 'ended_from', label: 'Ended from (UTC)', moment: true },
-  { name: 'ended_until', label: 'Ended until (UTC)', moment: true },
+  { name: 'ended_from', label: 'Finished from (UTC)', moment: true },
+  { name: 'ended_until', label: 'Finished until (UTC)', moment: true },
 ];
 const NAMES = [...FIELDS, ...MORE_FIELDS].map((field) => field.name);
 const NUMBERS = new Set(['version', 'attempts_from']);

@@ -130,16 +130,16 @@ export function flowOf(id, { signal, draw }) {
     if (!flow) return null;
     const rows = wide ? flow.waits : flow.waits.slice(0, WAITS_SHOWN);
     return [
-      flow.blocked && h('div', { class: 'problem', role: 'alert', 'data-blocked': true }, h('strong', {}, 'Blocked: its code does not fit its history'),
-        h('p', {}, 'Nothing is lost, and it is tried again: by a build that fits it goes on.'),
-        h('dl', { class: 'sides' }, h('dt', {}, 'The history has'), h('dd', {}, flow.blocked.expected), h('dt', {}, 'The code has'), h('dd', {}, flow.blocked.found), h('dt', {}, 'Since'), h('dd', {}, time(flow.blocked.since)))),
+      flow.blocked && h('div', { class: 'problem', role: 'alert', 'data-blocked': true }, h('strong', {}, 'Blocked: the code does not match the history'),
+        h('p', {}, 'It is retried automatically and resumes when a matching build is deployed.'),
+        h('dl', { class: 'sides' }, h('dt', {}, 'History'), h('dd', {}, flow.blocked.expected), h('dt', {}, 'Code'), h('dd', {}, flow.blocked.found), h('dt', {}, 'Since'), h('dd', {}, time(flow.blocked.since)))),
       flow.waits.length > 0 && card('Waits for', h('span', { class: 'badge' }, `${whole(flow.open)}${flow.complete ? '' : '+'}`),
         h('div', { class: 'body stack' }, flow.groups.map(groupMeter)),
         h('div', { class: 'table', 'data-waits': true }, h('table', {},
-          h('thead', {}, h('tr', {}, ['What', 'Call', 'Target', 'Group', 'Since', 'Until', 'When this ends'].map((name) => h('th', {}, name)))),
+          h('thead', {}, h('tr', {}, ['Kind', 'Call', 'Target', 'Group', 'Since', 'Until', 'When this ends'].map((name) => h('th', {}, name)))),
           h('tbody', {}, rows.map(waitRow)))),
         flow.waits.length > rows.length && h('div', { class: 'pager' }, h('button', { class: 'small quiet', onclick: () => { wide = true; draw(); } }, `Show ${whole(flow.waits.length)}`)),
-        flow.open > flow.waits.length && wide && h('p', { class: 'body faint' }, `${whole(flow.waits.length)} of ${whole(flow.open)} are shown.`)),
+        flow.open > flow.waits.length && wide && h('p', { class: 'body faint' }, `${whole(flow.waits.length)} of ${whole(flow.open)} shown.`)),
     ];
   }
 
@@ -170,12 +170,12 @@ export function flowOf(id, { signal, draw }) {
     for (const row of rows) if (read.left?.has(row.call)) Object.assign(row, { child: read.left.get(row.call).child ?? row.child, left: read.left.get(row.call).status });
     return card('Timeline', h('span', { class: 'actions' }, h('span', { class: 'faint' }, read.events.length > 0 && `${plural(read.events.length, 'event')}${read.more ? ' so far' : ''} over ${span(until - Date.parse(read.events[0].at))}`), chooser(instance)),
       failed && h('div', { class: 'body' }, problem(failed, () => load(instance).then(draw))),
-      read.events.length === 0 && !failed && (runs ? h('p', { class: 'body faint' }, 'This run has just begun; nothing has happened yet.') : skeletons(4)),
+      read.events.length === 0 && !failed && (runs ? h('p', { class: 'body faint' }, 'This run has no events yet.') : skeletons(4)),
       rows.length > 0 && h('div', { class: 'timeline-room', tabindex: '0', role: 'group', 'aria-label': 'Timeline' }, timeline({ rows, moments, until, width: room(), folds, fold: (call, unfold) => { folds.set(call, unfold); draw(); }, alive, gone })),
       machine && h('div', { class: 'timeline-room', tabindex: '0', role: 'group', 'aria-label': 'Timeline' }, drawPast(read.events, { until, width: room() })),
-      read.events.at(-1)?.transition?.is_last && h('p', { class: 'body faint', 'data-full': true }, 'The history is full: what came after its last event is not recorded.'),
-      rows.length === 0 && !machine && read.events.length > 0 && h('p', { class: 'body faint' }, 'No call has been recorded yet.'),
-      read.more && h('div', { class: 'pager' }, h('span', { class: 'faint' }, `The first ${whole(read.events.length)} events are drawn.`), h('span', { class: 'actions' }, h('button', { class: 'small', onclick: further }, 'Read on'))));
+      read.events.at(-1)?.transition?.is_last && h('p', { class: 'body faint', 'data-full': true }, 'The history is full. Later transitions are not recorded.'),
+      rows.length === 0 && !machine && read.events.length > 0 && h('p', { class: 'body faint' }, 'No calls yet.'),
+      read.more && h('div', { class: 'pager' }, h('span', { class: 'faint' }, `Showing the first ${whole(read.events.length)} events.`), h('span', { class: 'actions' }, h('button', { class: 'small', onclick: further }, 'Load more'))));
   }
 
   function list() {
@@ -183,10 +183,10 @@ export function flowOf(id, { signal, draw }) {
     if (events.length === 0) return null;
     const some = events.slice(-shown);
     const began = Date.parse(events[0].at);
-    return card(isPast(events) ? 'Transitions' : 'Events', h('span', { class: 'actions' }, h('span', { class: 'badge' }, `${whole(events.length)}${read.more ? '+' : ''}`), !isPast(events) && h('button', { class: 'small', title: 'The whole run as a document, to replay it against other code', onclick: exportIt }, 'Export')),
-      some.length < events.length && h('div', { class: 'body' }, h('button', { class: 'small quiet', 'data-earlier': true, onclick: () => { shown += PAGE; draw(); } }, `Show earlier events, ${whole(events.length - some.length)} more`)),
+    return card(isPast(events) ? 'Transitions' : 'Events', h('span', { class: 'actions' }, h('span', { class: 'badge' }, `${whole(events.length)}${read.more ? '+' : ''}`), !isPast(events) && h('button', { class: 'small', title: 'Download the run as JSON, to replay it in a test', onclick: exportIt }, 'Export')),
+      some.length < events.length && h('div', { class: 'body' }, h('button', { class: 'small quiet', 'data-earlier': true, onclick: () => { shown += PAGE; draw(); } }, `Show ${whole(events.length - some.length)} earlier events`)),
       h('ol', { class: 'list events', 'data-events': true }, some.map((event) => eventOf(event, began))),
-      read.more && h('div', { class: 'body' }, h('button', { class: 'small quiet', onclick: further }, 'Read on')));
+      read.more && h('div', { class: 'body' }, h('button', { class: 'small quiet', onclick: further }, 'Load more')));
   }
 
   /** Fetched, because a link sends no token, and saved unchanged. */
@@ -216,7 +216,7 @@ export function flowOf(id, { signal, draw }) {
         event.deadline && !transition && h('span', { class: 'faint' }, 'until ', time(event.deadline)),
         h('span', { class: 'faint end-of-line', title: event.at }, `+${span(Math.max(0, Date.parse(event.at) - began))}`)),
       event.reason && reasonOf(event.reason),
-      event.expected && h('dl', { class: 'sides' }, h('dt', {}, 'The history has'), h('dd', {}, event.expected), h('dt', {}, 'The code has'), h('dd', {}, event.found)),
+      event.expected && h('dl', { class: 'sides' }, h('dt', {}, 'History'), h('dd', {}, event.expected), h('dt', {}, 'Code'), h('dd', {}, event.found)),
       carried && h('div', { class: 'well' }, h('json-view', { raw: carried })),
       hidden && !carried && h('details', { open: opened.has(event.seq), ontoggle: (toggled) => { if (toggled.target.open === opened.has(event.seq)) return; if (toggled.target.open) opened.add(event.seq); else opened.delete(event.seq); draw(); } },
         h('summary', {}, `Data, ${plural(event.data.text.length, 'character')}`), opened.has(event.seq) && h('div', { class: 'well' }, h('json-view', { raw: event.data }))));
@@ -243,10 +243,10 @@ function toneOf(kind) {
 
 function groupMeter({ kind, call, size, open, members, deadline, window }) {
   const come = Math.max(0, size - open);
-  const said = kind === 'select' ? `${whole(open)} of ${whole(size)} open, the first counts` : `${whole(come)} of ${whole(size)}`;
+  const said = kind === 'select' ? `${whole(open)} of ${whole(size)} open; the first one wins` : `${whole(come)} of ${whole(size)}`;
   const name = `${kind === 'select' ? 'Select' : 'All'}, call ${call}`;
-  return h('div', { class: 'join', key: call }, h('span', { class: 'join-name' }, name, h('span', { class: 'tag', title: 'What its calls are' }, members),
-    window && h('span', { class: 'tag', 'data-window': call, title: 'How many run at a time, and how many wait for a place' }, `${whole(window.running)} run, ${whole(window.held)} held`),
+  return h('div', { class: 'join', key: call }, h('span', { class: 'join-name' }, name, h('span', { class: 'tag', title: 'Kind of calls' }, members),
+    window && h('span', { class: 'tag', 'data-window': call, title: 'Children with a slot in the window, and children waiting for one' }, `${whole(window.running)} running, ${whole(window.held)} held`),
     deadline && h('span', { class: 'tag' }, 'until ', time(deadline))),
     h('span', { class: 'grow' }, h('div', { class: 'meter', role: 'img', 'aria-label': said }, come > 0 && h('span', { class: 'is-done', style: { 'flex-grow': String(come) } }), open > 0 && h('span', { class: 'is-awaiting_signal', style: { 'flex-grow': String(open) } }))),
     h('b', { class: 'join-said', 'data-group': call }, said));
@@ -254,9 +254,9 @@ function groupMeter({ kind, call, size, open, members, deadline, window }) {
 
 function waitRow(wait) {
   return h('tr', { key: wait.call, 'data-wait': wait.call, 'data-row': wait.target ? wait.call : null },
-    h('td', {}, wait.kind, ' ', h('b', {}, wait.name), !wait.awaited && h('span', { class: 'tag', title: 'The group it was in has been decided without it' }, 'not awaited any more')),
+    h('td', {}, wait.kind, ' ', h('b', {}, wait.name), !wait.awaited && h('span', { class: 'tag', title: 'Its group was decided without it' }, 'no longer awaited')),
     h('td', {}, wait.call),
-    h('td', {}, wait.target ? [h('a', { class: 'mono', href: href(`instances/${wait.target.id}`) }, wait.target.id), wait.target.run > 1 && ` run ${wait.target.run} `, ' ', wait.target.status && statusOf(wait.target.status), wait.held && h('span', { class: 'tag', title: 'It waits for a place in the window of its group' }, 'held')] : h('span', { class: 'faint' }, '–')),
+    h('td', {}, wait.target ? [h('a', { class: 'mono', href: href(`instances/${wait.target.id}`) }, wait.target.id), wait.target.run > 1 && ` run ${wait.target.run} `, ' ', wait.target.status && statusOf(wait.target.status), wait.held && h('span', { class: 'tag', title: 'Waiting for a slot in the window of its group' }, 'held')] : h('span', { class: 'faint' }, '–')),
     h('td', {}, wait.group ? h('span', { title: placeTold(wait.group) }, `${wait.group.index + 1} of ${wait.group.size}`) : h('span', { class: 'faint' }, '–')),
     h('td', {}, time(wait.since)),
     h('td', {}, time(wait.deadline)),
@@ -264,7 +264,7 @@ function waitRow(wait) {
 }
 
 function placeTold({ kind, path, size, index }) {
-  return `member ${index + 1} of ${size}, ${kind} of call ${path.join(', in it call ')}`;
+  return `member ${index + 1} of ${size} of ${kind}, call ${path.join(' > ')}`;
 }
 
 /** Returns the available width of the drawing. */

@@ -13,7 +13,7 @@ export function parse(text, raw = new Set()) {
   const reader = new Reader(text);
   const value = reader.value(raw);
   reader.space();
-  if (reader.at < text.length) throw new SyntaxError(`nothing may follow at ${reader.at}`);
+  if (reader.at < text.length) throw new SyntaxError(`unexpected text at ${reader.at}`);
   return value;
 }
 
@@ -23,7 +23,7 @@ export function problemOf(text) {
     const reader = new Reader(text);
     reader.skip();
     reader.space();
-    return reader.at < text.length ? `nothing may follow the value at character ${reader.at + 1}` : null;
+    return reader.at < text.length ? `unexpected text after the value at character ${reader.at + 1}` : null;
   } catch (error) {
     return error.message;
   }
@@ -176,7 +176,7 @@ class Reader {
     this.expect('"');
     for (;;) {
       const quote = this.text.indexOf('"', this.at);
-      if (quote < 0) throw new SyntaxError(`the string at character ${from + 1} has no end`);
+      if (quote < 0) throw new SyntaxError(`the string at character ${from + 1} is not terminated`);
       let slashes = 0;
       while (this.text[quote - 1 - slashes] === '\\') slashes += 1;
       this.at = quote + 1;
@@ -188,7 +188,7 @@ class Reader {
     try {
       JSON.parse(token);
     } catch {
-      throw new SyntaxError(`the string at character ${from + 1} is not written as JSON asks`);
+      throw new SyntaxError(`the string at character ${from + 1} is not valid JSON`);
     }
     return token;
   }
@@ -204,14 +204,14 @@ class Reader {
     const number = NUMBER.exec(this.text);
     if (!number) {
       throw new SyntaxError(this.at >= this.text.length
-        ? 'it ends where a value should be'
-        : `no value begins with ${this.text[this.at]} at character ${this.at + 1}`);
+        ? 'the text ends where a value is expected'
+        : `unexpected ${this.text[this.at]} at character ${this.at + 1}`);
     }
     this.at += number[0].length;
   }
 
   expect(character) {
-    if (this.text[this.at] !== character) throw new SyntaxError(`${character} is missing at character ${this.at + 1}`);
+    if (this.text[this.at] !== character) throw new SyntaxError(`${character} expected at character ${this.at + 1}`);
     this.at += 1;
   }
 

@@ -120,10 +120,10 @@ export function confirm({ title, text, action, danger = false, reason = true }) 
   return dialog((close) => [
     h('h2', {}, title),
     text && h('p', { class: 'soft' }, text),
-    reason && h('label', {}, 'Reason, kept with the operation (optional)',
+    reason && h('label', {}, 'Reason (optional, recorded with the operation)',
       h('input', { name: 'reason', maxlength: '200', autofocus: true, autocomplete: 'off', oninput: (event) => { said = event.target.value; } })),
     h('div', { class: 'actions' },
-      h('button', { type: 'button', onclick: () => close(null) }, 'Leave it'),
+      h('button', { type: 'button', onclick: () => close(null) }, 'Go back'),
       h('button', { type: 'submit', class: danger ? 'primary danger' : 'primary', autofocus: !reason }, action)),
   ], (close) => close({ reason: said.trim() || undefined }));
 }

@@ -9,7 +9,7 @@ import { plainText } from './viewer.js';
 
 /** Rows of earlier builds have `stop` for `fail`. */
 const TONES = { retry: 'tone-warning', fail: 'tone-failed', stop: 'tone-failed', cancel: 'tone-cancelled', done: 'tone-done' };
-const WAKERS = { signal: 'woken by', timeout: 'woken by the end of its wait', cancel: 'asked to end' };
+const WAKERS = { signal: 'woken by', timeout: 'woken by its timeout', cancel: 'cancel requested' };
 
 /** Returns whether these events are a machine's. */
 export function isPast(events) {
@@ -24,7 +24,7 @@ export function drawPast(events, { until, width }) {
   return h('div', { class: 'timeline', 'data-lanes': true },
     h('ul', { class: 'timeline-names', style: { 'padding-top': `${LANE.top}px` } }, rows.map((row) => h('li', { key: row.step, 'data-lane': row.step, style: { height: `${LANE.height}px` } },
       h('span', { class: 'fold' }), h('span', { class: 'kind' }, 'step'), h('span', { class: 'name', title: row.step }, row.step),
-      h('span', { class: 'call faint' }, `${plural(row.stays.length, 'stay')}, ${span(row.stays.reduce((sum, stay) => sum + stay.to - stay.from, 0))}`)))),
+      h('span', { class: 'call faint' }, `${plural(row.stays.length, 'visit')}, ${span(row.stays.reduce((sum, stay) => sum + stay.to - stay.from, 0))}`)))),
     lanes({ rows, moments, width }));
 }
 
@@ -37,12 +37,12 @@ export function transitionLine({ transition: it, deadline }) {
   return [
     h('span', {}, words(it.outcome)), it.to && h('span', { class: 'event-name' }, `→ ${it.to}`),
     it.attempt > 0 && h('span', { class: 'tag' }, `attempt ${it.attempt + 1}`),
-    it.crashes > 0 && h('span', { class: 'tag', title: 'Workers that died while they ran it' }, plural(it.crashes, 'crash', 'crashes')),
+    it.crashes > 0 && h('span', { class: 'tag', title: 'Worker crashes during this step' }, plural(it.crashes, 'crash', 'crashes')),
     it.woken_by && h('span', { class: 'faint' }, it.woken_by === 'signal' ? `${WAKERS.signal} ${it.signals.join(', ')}` : WAKERS[it.woken_by]),
     it.children !== null && h('span', { class: 'faint' }, plural(it.children, 'child', 'children')),
     it.awaits.length > 0 && h('span', { class: 'faint' }, `waits for ${it.awaits.join(', ')}`),
     deadline && h('span', { class: 'faint' }, it.outcome === 'retry' ? 'again ' : 'until ', time(deadline)),
-    it.left_out !== null && h('span', { class: 'faint' }, `a state of ${plural(it.left_out, 'byte')} is not recorded`),
+    it.left_out !== null && h('span', { class: 'faint' }, `state of ${plural(it.left_out, 'byte')} not recorded`),
   ];
 }
 
@@ -76,11 +76,11 @@ export function pastStates(draw) {
     const go = (to) => { chosen = to >= last ? null : Math.max(0, to); draw(); };
     const { seq, at, step, state } = states[index];
     return card('Past states', h('span', { class: 'actions' },
-      h('button', { class: 'small', 'data-past': 'back', disabled: index === 0, title: 'The state before', onclick: () => go(index - 1) }, '‹ Back'),
+      h('button', { class: 'small', 'data-past': 'back', disabled: index === 0, title: 'Previous state', onclick: () => go(index - 1) }, '‹ Previous'),
       h('span', { class: 'badge', 'aria-live': 'polite' }, `${index + 1} of ${states.length}`),
-      h('button', { class: 'small', 'data-past': 'on', disabled: index === last, title: 'The state after', onclick: () => go(index + 1) }, 'On ›')),
+      h('button', { class: 'small', 'data-past': 'on', disabled: index === last, title: 'Next state', onclick: () => go(index + 1) }, 'Next ›')),
     h('div', { class: 'body stack' },
-      last > 0 && h('input', { type: 'range', class: 'past-range', min: '0', max: String(last), step: '1', value: String(index), 'aria-label': 'Which state', oninput: (moved) => go(Number(moved.target.value)) }),
+      last > 0 && h('input', { type: 'range', class: 'past-range', min: '0', max: String(last), step: '1', value: String(index), 'aria-label': 'State', oninput: (moved) => go(Number(moved.target.value)) }),
       h('p', { class: 'soft', 'data-past-said': true }, 'At step ', h('b', { class: 'event-name' }, step), at ? [', after event ', seq, ', ', time(at)] : ', when recording began'),
       h('div', { class: 'well', 'data-past-state': index }, h('json-view', { raw: state }))));
   }

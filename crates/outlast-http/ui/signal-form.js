@@ -13,7 +13,7 @@ export function signalForm(id, { draw, sent }) {
 
   async function send(awaited) {
     const name = (typed.name ?? awaited[0] ?? '').trim();
-    const wrong = name === '' ? 'a signal needs a name' : typed.payload.trim() === '' ? null : problemOf(typed.payload);
+    const wrong = name === '' ? 'the name is required' : typed.payload.trim() === '' ? null : problemOf(typed.payload);
     refused = wrong && { message: wrong };
     if (!wrong) {
       sending = true;
@@ -21,7 +21,7 @@ export function signalForm(id, { draw, sent }) {
       try {
         const payload = typed.payload.trim() === '' ? undefined : new Raw(typed.payload);
         const answer = await post(`instances/${id}/signals`, { name, payload, dedup_key: typed.dedup_key.trim() || undefined });
-        toast(answer.delivery === 'duplicate' ? 'A signal with this key had arrived before; nothing was sent twice.' : `Signal ${name} sent.`);
+        toast(answer.delivery === 'duplicate' ? 'Duplicate: a signal with this dedup key was already delivered.' : `Signal ${name} sent.`);
         Object.assign(typed, { name: null, payload: '', dedup_key: '' });
         sent();
       } catch (error) {
@@ -38,10 +38,10 @@ export function signalForm(id, { draw, sent }) {
     return h('form', { class: 'signal-form', onsubmit: (event) => { event.preventDefault(); send(awaited); } },
       h('div', { class: 'pair' },
         h('label', {}, 'Name', h('input', { ...field('name'), value: typed.name ?? awaited[0] ?? '', list: 'awaited', placeholder: 'payment_confirmed' }), h('datalist', { id: 'awaited' }, awaited.map((name) => h('option', { value: name })))),
-        h('label', {}, 'Key against doubles (optional)', h('input', field('dedup_key')))),
-      h('label', {}, 'Payload, JSON (optional)', h('textarea', { ...field('payload'), placeholder: '{"amount": 100}', rows: '3' })),
+        h('label', {}, 'Dedup key (optional)', h('input', field('dedup_key')))),
+      h('label', {}, 'Payload (JSON, optional)', h('textarea', { ...field('payload'), placeholder: '{"amount": 100}', rows: '3' })),
       h('p', { class: 'field-problem', role: 'alert' }, refused && (refused.code ? `${refused.message} (${refused.code})` : refused.message)),
       h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'primary', disabled: sending }, sending ? 'Sending …' : 'Send signal'),
-        awaited.length > 0 && h('span', { class: 'faint' }, `It waits for ${awaited.join(' or ')}.`)));
+        awaited.length > 0 && h('span', { class: 'faint' }, `Waiting for ${awaited.join(' or ')}.`)));
   };
 }

@@ -25,9 +25,9 @@ const KINDS = {
 // Events of the run that are no calls: drawn as a line through all rows if they concern all of
 // them.
 const MOMENTS = {
-  run_started: ['begun', 'flow'], failure_handled: ['failure handled', 'warning'], version_marked: ['version marked', 'flow'],
-  cancel_requested: ['asked to cancel', 'warning', true], replay_blocked: ['replay blocked', 'failed', true], child_told: ['child told', 'flow'],
-  policy_applied: ['child of an earlier run told of the end', 'warning'],
+  run_started: ['started', 'flow'], failure_handled: ['failure handled', 'warning'], version_marked: ['version marked', 'flow'],
+  cancel_requested: ['cancel requested', 'warning', true], replay_blocked: ['replay blocked', 'failed', true], child_told: ['child signalled', 'flow'],
+  policy_applied: ['close policy applied to a child of an earlier run', 'warning'],
   continued_as_new: ['continued as new', 'done', true], run_completed: ['completed', 'done', true], run_failed: ['failed', 'failed', true], run_cancelled: ['cancelled', 'cancelled', true],
 };
 const HUES = { step: 'executing', activity: 'done', child: 'awaiting_children', timer: 'sleeping', signal: 'awaiting_signal', all: 'flow', select: 'flow' };
@@ -72,7 +72,7 @@ export function lanes({ rows, moments, width }) {
   const to = Math.max(from + 1, ...stays.map((stay) => stay.to), ...moments.map((each) => each.at));
   const height = AXIS + rows.length * ROW + 6;
   const x = (at) => 4 + ((at - from) / (to - from)) * (width - 12);
-  return h('svg', { class: 'timeline-drawing', viewBox: `0 0 ${width} ${height}`, width, height, role: 'img', 'aria-label': `Timeline of ${plural(stays.length, 'stay')} at ${plural(rows.length, 'step')} over ${span(to - from)}` },
+  return h('svg', { class: 'timeline-drawing', viewBox: `0 0 ${width} ${height}`, width, height, role: 'img', 'aria-label': `Timeline of ${plural(stays.length, 'visit')} to ${plural(rows.length, 'step')} over ${span(to - from)}` },
     rows.map((row, index) => index % 2 === 1 && h('rect', { key: `band ${row.step}`, class: 'band', x: 0, y: AXIS + index * ROW, width, height: ROW })),
     axis(from, to, width, height, x),
     rows.map((row, index) => row.stays.map((stay) => stayOf(row.step, stay, x, AXIS + index * ROW + ROW / 2))),
@@ -81,7 +81,7 @@ export function lanes({ rows, moments, width }) {
 
 function stayOf(step, { from, to, outcome, seq, open, sleeps }, x, middle) {
   const [left, right] = [x(from), Math.max(x(to), x(from) + LEAST)];
-  const told = `${step}, ${open ? 'for' : 'left after'} ${span(to - from)}, came by ${words(outcome)}`;
+  const told = `${step}, ${open ? 'for' : 'left after'} ${span(to - from)}, entered by ${words(outcome)}`;
   return h('g', { key: `stay ${seq}`, class: `call-bar${open ? ' is-open' : ''}`, 'data-stay': seq, style: { '--hue': `var(--${sleeps ? 'sleeping' : STAYS[outcome] ?? 'flow'})` } }, h('title', {}, told),
     h('rect', { class: 'bar', x: left, y: middle - BAR / 2, width: right - left, height: BAR, rx: 3 }));
 }
@@ -209,7 +209,7 @@ function outcomeOf(row, alive, gone) {
   if (row.applied) return APPLIED[row.applied.policy];
   if (!alive) return row.members.length > 0 ? '' : row.left ? words(row.left) : 'left open';
   if (row.members.length > 0) return `${row.waiting.filter((call) => !gone(call)).length} open`;
-  return gone(row.call) ? 'has ended' : 'open';
+  return gone(row.call) ? 'finished' : 'open';
 }
 
 function barOf(row, { x, y, until, alive, gone, folded }) {

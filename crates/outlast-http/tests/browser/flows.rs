@@ -44,7 +44,7 @@ async fn a_workflow_is_drawn_and_goes_on_when_its_signal_is_sent_by_clicking() {
         .await;
     // What is open, with its group and its children.
     page.until_text("[data-waits]", "approved").await;
-    page.until_text("[data-group]", "4 of 5 open, the first counts")
+    page.until_text("[data-group]", "4 of 5 open; the first one wins")
         .await;
     page.until(
         "document.querySelectorAll('[data-wait]').length === 4 && document.querySelector('[data-wait] a[href*=\"/instances/\"]')",
@@ -405,7 +405,7 @@ async fn a_workflow_on_postgresql_is_drawn_with_its_window_and_goes_on() {
     let id = crowd.id().unwrap().get();
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
-    page.until_text("[data-window]", "2 run, 1 held").await;
+    page.until_text("[data-window]", "2 running, 1 held").await;
     page.until_text("[data-group]", "0 of 3").await;
     page.until(
         "document.querySelectorAll('[data-timeline] .is-child').length === 3",
