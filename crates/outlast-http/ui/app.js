@@ -1,11 +1,11 @@
 // The frame of the screens: the navigation, the current screen, the token dialog.
 
-import { forgetToken, gate, storedToken } from './api.js';
+import { forgetToken, gate, storedToken } from './data/api.js';
 import { showKeys } from './keys.js';
-import { connection } from './live.js';
-import { dialog, problem, skeletons } from './parts.js';
+import { connection } from './data/live.js';
+import { dialog, problem, skeletons } from './draw/parts.js';
 import { href, onPlace } from './router.js';
-import { drawer, h, render } from './view.js';
+import { drawer, h, render } from './draw/view.js';
 
 const SCREENS = [
   { path: /^$/, name: '', load: () => import('./screens/overview.js') },

@@ -1,7 +1,7 @@
 // Keyboard shortcuts. `?` shows this table.
 
-import { h } from './view.js';
-import { dialog } from './parts.js';
+import { h } from './draw/view.js';
+import { dialog } from './draw/parts.js';
 import { go, href } from './router.js';
 
 const PLACES = { o: ['', 'Overview'], m: ['machines', 'Machines'], i: ['instances', 'Instances'], q: ['queues', 'Queues'], w: ['workers', 'Workers'] };

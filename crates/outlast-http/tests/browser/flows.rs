@@ -458,7 +458,7 @@ async fn rows_of_a_timeline_are_made_of_events() {
         event(11, 80, "activity_completed", Some(6), none),
     ];
     let rows = format!(
-        "import(new URL('timeline.js', document.baseURI)).then(({{ rowsOf }}) => rowsOf({}).rows.map((row) => [row.call, row.kind, row.depth, row.to === null ? null : row.to - row.from, row.end]))",
+        "import(new URL('instance/timeline.js', document.baseURI)).then(({{ rowsOf }}) => rowsOf({}).rows.map((row) => [row.call, row.kind, row.depth, row.to === null ? null : row.to - row.from, row.end]))",
         json!(events)
     );
     assert_eq!(

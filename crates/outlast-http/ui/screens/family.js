@@ -1,14 +1,14 @@
 // Family: an instance and its descendants. Each round shows the progress of its join. Its children
 // are grouped by status, and statuses that need attention are unfolded.
 
-import { get } from '../api.js';
-import { end } from '../ending.js';
-import { heldOf, joinMeter, marks, policyMark, sharedPolicy } from '../family-parts.js';
-import { ENDED, numberOf, plural, STATUSES, whole, words } from '../format.js';
-import { follow, repeat } from '../live.js';
-import { attempt, glyph, problem, skeletons, statusOf, time } from '../parts.js';
+import { get } from '../data/api.js';
+import { end } from '../instance/ending.js';
+import { heldOf, joinMeter, marks, policyMark, sharedPolicy } from '../instance/family-parts.js';
+import { ENDED, numberOf, plural, STATUSES, whole, words } from '../draw/format.js';
+import { follow, repeat } from '../data/live.js';
+import { attempt, glyph, problem, skeletons, statusOf, time } from '../draw/parts.js';
 import { href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 const DEPTH = 4;
 const UNFOLDED = new Set(['failed', 'executing', 'awaiting_children']);

@@ -1,17 +1,17 @@
 // Instance: what it waits for, its data, its history, and the possible operations.
 
-import { get, post, remove } from '../api.js';
-import { closeActionsOf } from '../close-actions.js';
-import { end } from '../ending.js';
-import { joinMeter, marks, POLICIES } from '../family-parts.js';
-import { flowOf, hasHistory, isFlow } from '../flow.js';
-import { ENDED, plural, span, whole, words } from '../format.js';
-import { follow, isSame, repeat } from '../live.js';
-import { attempt, card, confirm, problem, skeletons, statusOf, time, toast } from '../parts.js';
+import { get, post, remove } from '../data/api.js';
+import { closeActionsOf } from '../instance/close-actions.js';
+import { end } from '../instance/ending.js';
+import { joinMeter, marks, POLICIES } from '../instance/family-parts.js';
+import { flowOf, hasHistory, isFlow } from '../instance/flow.js';
+import { ENDED, plural, span, whole, words } from '../draw/format.js';
+import { follow, isSame, repeat } from '../data/live.js';
+import { attempt, card, confirm, problem, skeletons, statusOf, time, toast } from '../draw/parts.js';
 import { go, href } from '../router.js';
-import { signalForm } from '../signal-form.js';
-import { h } from '../view.js';
-import { plainText } from '../viewer.js';
+import { signalForm } from '../instance/signal-form.js';
+import { h } from '../draw/view.js';
+import { plainText } from '../draw/viewer.js';
 
 const GATHER_MS = 150;
 // Events cover the instance; its inbox and children are reloaded periodically too.

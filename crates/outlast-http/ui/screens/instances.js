@@ -1,14 +1,14 @@
 // Instances: a filtered, paged table, and the bulk verbs.
 
-import { get } from '../api.js';
-import { actOnAll, hindrance, VERBS } from '../bulk.js';
-import { choose, chosen } from '../columns.js';
-import { FIELDS, inWords, isEmpty, MORE_FIELDS, read, toAddress, toQuery } from '../filters.js';
-import { counted, plural, STATUSES, words } from '../format.js';
-import { follow, isSame, repeat } from '../live.js';
-import { empty, glyph, problem, skeletons } from '../parts.js';
+import { get } from '../data/api.js';
+import { actOnAll, hindrance, VERBS } from '../list/bulk.js';
+import { choose, chosen } from '../list/columns.js';
+import { FIELDS, inWords, isEmpty, MORE_FIELDS, read, toAddress, toQuery } from '../list/filters.js';
+import { counted, plural, STATUSES, words } from '../draw/format.js';
+import { follow, isSame, repeat } from '../data/live.js';
+import { empty, glyph, problem, skeletons } from '../draw/parts.js';
 import { go, href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 const PAGE = 50;
 const TYPING_MS = 250;

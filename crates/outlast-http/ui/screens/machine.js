@@ -1,13 +1,13 @@
 // Machine: drawn as a graph. Steps show live counts, failures and mean time; the width of an edge
 // shows its run count; versions are side by side.
 
-import { get } from '../api.js';
-import { ENDED, plural, short, span, STATUSES, whole, words } from '../format.js';
-import { curve, layout } from '../graph.js';
-import { follow } from '../live.js';
-import { empty, glyph, problem, skeletons, time } from '../parts.js';
+import { get } from '../data/api.js';
+import { ENDED, plural, short, span, STATUSES, whole, words } from '../draw/format.js';
+import { curve, layout } from '../draw/graph.js';
+import { follow } from '../data/live.js';
+import { empty, glyph, problem, skeletons, time } from '../draw/parts.js';
 import { go, href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 const STEP = { width: 164, height: 74 };
 const END = { width: 112, height: 34 };

@@ -1,11 +1,11 @@
 // Machines: every machine that a worker has or that has instances, with all its versions.
 
-import { get } from '../api.js';
-import { plural, short, STATUSES, whole } from '../format.js';
-import { follow } from '../live.js';
-import { empty, glyph, meter, problem, skeletons } from '../parts.js';
+import { get } from '../data/api.js';
+import { plural, short, STATUSES, whole } from '../draw/format.js';
+import { follow } from '../data/live.js';
+import { empty, glyph, meter, problem, skeletons } from '../draw/parts.js';
 import { href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 export function screen({ signal, draw }) {
   let machines = null;

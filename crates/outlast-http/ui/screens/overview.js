@@ -1,12 +1,12 @@
 // Overview: instances by status, conditions that need an operator, and the last hour.
 
-import { get } from '../api.js';
-import { chart, legend } from '../chart.js';
-import { short, span, STATUSES, whole, words } from '../format.js';
-import { follow, repeat } from '../live.js';
-import { card, empty, glyph, meter, problem, skeletons, time } from '../parts.js';
+import { get } from '../data/api.js';
+import { chart, legend } from '../draw/chart.js';
+import { short, span, STATUSES, whole, words } from '../draw/format.js';
+import { follow, repeat } from '../data/live.js';
+import { card, empty, glyph, meter, problem, skeletons, time } from '../draw/parts.js';
 import { href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 const REFRESH_MS = 10_000;
 const SEVERITIES = { error: '!', warning: '!', notice: 'i' };

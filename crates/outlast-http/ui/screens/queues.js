@@ -1,10 +1,10 @@
 // Queues: depth, age, rate, and whether they are paused.
 
-import { get, post, segment } from '../api.js';
-import { numberOf, whole } from '../format.js';
-import { repeat, follow } from '../live.js';
-import { attempt, confirm, empty, linkedCount, problem, skeletons, time } from '../parts.js';
-import { h } from '../view.js';
+import { get, post, segment } from '../data/api.js';
+import { numberOf, whole } from '../draw/format.js';
+import { repeat, follow } from '../data/live.js';
+import { attempt, confirm, empty, linkedCount, problem, skeletons, time } from '../draw/parts.js';
+import { h } from '../draw/view.js';
 
 const REFRESH_MS = 3_000;
 

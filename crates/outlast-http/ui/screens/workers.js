@@ -1,11 +1,11 @@
 // Workers: their leases, the versions that they run, and their executing instances.
 
-import { get } from '../api.js';
-import { counted, numberOf, plural } from '../format.js';
-import { follow, repeat } from '../live.js';
-import { empty, problem, skeletons, time } from '../parts.js';
+import { get } from '../data/api.js';
+import { counted, numberOf, plural } from '../draw/format.js';
+import { follow, repeat } from '../data/live.js';
+import { empty, problem, skeletons, time } from '../draw/parts.js';
 import { href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 const REFRESH_MS = 3_000;
 

@@ -1,11 +1,11 @@
 // The operations on the children of an instance that its end, its join or the end of a tree
 // caused.
 
-import { get } from './api.js';
-import { words } from './format.js';
-import { attempt, card, time } from './parts.js';
-import { href } from './router.js';
-import { h } from './view.js';
+import { get } from '../data/api.js';
+import { words } from '../draw/format.js';
+import { attempt, card, time } from '../draw/parts.js';
+import { href } from '../router.js';
+import { h } from '../draw/view.js';
 
 const PAGE = 20;
 const DONE = { cancel: 'asked to cancel', terminate: 'terminated' };

@@ -2,9 +2,9 @@
 // flow.js supplies the events.
 
 import { APPLIED } from './family-parts.js';
-import { plural, span, words } from './format.js';
-import { href } from './router.js';
-import { h } from './view.js';
+import { plural, span, words } from '../draw/format.js';
+import { href } from '../router.js';
+import { h } from '../draw/view.js';
 
 const ROW = 26;
 const AXIS = 24;

@@ -1,7 +1,7 @@
 // The filters of instances, with the names of the API and of the address. `age` and `older` count
 // back from now, so that a saved address stays meaningful.
 
-import { now, STATUSES, words } from './format.js';
+import { now, STATUSES, words } from '../draw/format.js';
 
 export const AGES = [['15m', '15 minutes'], ['1h', '1 hour'], ['6h', '6 hours'], ['1d', '1 day'], ['7d', '7 days'], ['30d', '30 days']];
 const UNITS_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };

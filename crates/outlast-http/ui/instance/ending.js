@@ -1,10 +1,10 @@
 // The dialog that cancels or terminates an instance or its whole tree. It explains the difference,
 // and counts a tree first.
 
-import { get, post } from './api.js';
-import { counted, ENDED, STATUSES, whole, words } from './format.js';
-import { dialog, toast } from './parts.js';
-import { h } from './view.js';
+import { get, post } from '../data/api.js';
+import { counted, ENDED, STATUSES, whole, words } from '../draw/format.js';
+import { dialog, toast } from '../draw/parts.js';
+import { h } from '../draw/view.js';
 
 // The difference is who decides how the instance ends: its machine or the operator.
 export const ENDINGS = {

@@ -1,12 +1,12 @@
 // Bulk verbs on a filter: counts, asks for confirmation, then works page by page and shows the
 // progress.
 
-import { post } from './api.js';
-import { ENDINGS } from './ending.js';
+import { post } from '../data/api.js';
+import { ENDINGS } from '../instance/ending.js';
 import { inWords, toBody } from './filters.js';
-import { counted, ENDED, numberOf, plural, STATUSES, whole, words } from './format.js';
-import { dialog } from './parts.js';
-import { h } from './view.js';
+import { counted, ENDED, numberOf, plural, STATUSES, whole, words } from '../draw/format.js';
+import { dialog } from '../draw/parts.js';
+import { h } from '../draw/view.js';
 
 // The statuses to which each verb applies.
 export const VERBS = {

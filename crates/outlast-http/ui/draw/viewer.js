@@ -1,7 +1,7 @@
 // <json-view>: JSON as a folding tree, every token in its original text. It draws only what is
 // open, so that a megabyte is no problem. It keeps what was unfolded while the page is redrawn.
 
-import { members } from './json.js';
+import { members } from '../data/json.js';
 
 const STRING_SHOWN = 2_000;
 const MEMBERS_SHOWN = 100;

@@ -1,11 +1,11 @@
 // The columns of a list of instances, and the user's choice of them.
 
-import { marks, POLICIES } from './family-parts.js';
-import { span, whole } from './format.js';
-import { plainText } from './viewer.js';
-import { dialog, statusOf, time } from './parts.js';
-import { href } from './router.js';
-import { h } from './view.js';
+import { marks, POLICIES } from '../instance/family-parts.js';
+import { span, whole } from '../draw/format.js';
+import { plainText } from '../draw/viewer.js';
+import { dialog, statusOf, time } from '../draw/parts.js';
+import { href } from '../router.js';
+import { h } from '../draw/view.js';
 
 const STORED = 'outlast.columns';
 const FIRST = ['id', 'machine', 'step', 'status', 'key', 'attempt', 'updated_at', 'last_error'];

@@ -1,11 +1,11 @@
 // The recorded history of a machine: its stays at steps, its transitions, and its states one by
 // one.
 
-import { plural, span, words } from './format.js';
-import { card, time } from './parts.js';
+import { plural, span, words } from '../draw/format.js';
+import { card, time } from '../draw/parts.js';
 import { LANE, lanes, lanesOf } from './timeline.js';
-import { h } from './view.js';
-import { plainText } from './viewer.js';
+import { h } from '../draw/view.js';
+import { plainText } from '../draw/viewer.js';
 
 /** Rows of earlier builds have `stop` for `fail`. */
 const TONES = { retry: 'tone-warning', fail: 'tone-failed', stop: 'tone-failed', cancel: 'tone-cancelled', done: 'tone-done' };

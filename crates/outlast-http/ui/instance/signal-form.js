@@ -1,9 +1,9 @@
 // The form that sends a signal to an instance.
 
-import { post } from './api.js';
-import { problemOf, Raw } from './json.js';
-import { toast } from './parts.js';
-import { h } from './view.js';
+import { post } from '../data/api.js';
+import { problemOf, Raw } from '../data/json.js';
+import { toast } from '../draw/parts.js';
+import { h } from '../draw/view.js';
 
 /** A form that sends signals; it calls `sent` after each. */
 export function signalForm(id, { draw, sent }) {

@@ -1,6 +1,6 @@
 // The client of the JSON API, which is beside the dashboard: `../v1/` of the page's <base>.
 
-import { learnClock } from './format.js';
+import { learnClock } from '../draw/format.js';
 import { parse, Raw } from './json.js';
 
 const ROOT = new URL('../v1/', document.baseURI);

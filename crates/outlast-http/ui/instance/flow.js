@@ -1,15 +1,15 @@
 // The history on the screen of an instance: its timeline and its events; for a workflow also its
 // runs and its waits.
 
-import { address, get, open } from './api.js';
-import { ENDED, now, plural, span, whole, words } from './format.js';
-import { parse, Raw } from './json.js';
-import { attempt, card, problem, skeletons, statusOf, time } from './parts.js';
+import { address, get, open } from '../data/api.js';
+import { ENDED, now, plural, span, whole, words } from '../draw/format.js';
+import { parse, Raw } from '../data/json.js';
+import { attempt, card, problem, skeletons, statusOf, time } from '../draw/parts.js';
 import { APPLIED, POLICIES } from './family-parts.js';
 import { drawPast, isPast, pastStates, reasonOf, toneOfTransition, transitionLine } from './past.js';
-import { href } from './router.js';
+import { href } from '../router.js';
 import { rowsOf, timeline } from './timeline.js';
-import { h } from './view.js';
+import { h } from '../draw/view.js';
 
 const PAGE = 200;
 // Pages that are read automatically: more than a user looks at, and few enough for a browser.

@@ -1,9 +1,9 @@
 // Children and their joins, shared by the screens of an instance and of its family.
 
-import { ENDED, numberOf, plural, STATUSES, whole } from './format.js';
-import { meter, time } from './parts.js';
-import { href } from './router.js';
-import { h } from './view.js';
+import { ENDED, numberOf, plural, STATUSES, whole } from '../draw/format.js';
+import { meter, time } from '../draw/parts.js';
+import { href } from '../router.js';
+import { h } from '../draw/view.js';
 
 // The close policies: what happens to a live child when its parent finishes or continues without
 // it.

@@ -2,7 +2,7 @@
 
 import { h, render, visible } from './view.js';
 import { exact, numberOf, plural, STATUSES, whole, words } from './format.js';
-import { href } from './router.js';
+import { href } from '../router.js';
 
 const GLYPHS = {
   runnable: [['circle', { cx: 6, cy: 6, r: 4.4 }]],
