@@ -7,7 +7,7 @@ use crate::output::Format;
 use clap::{Parser, Subcommand};
 
 /// The help heading of the options that every command has.
-pub(crate) const EVERYWHERE: &str = "Everywhere";
+pub(crate) const EVERYWHERE: &str = "Global options";
 
 /// Durable state machines and workflows: start, signal, show and operate instances.
 #[derive(Debug, Parser)]
@@ -28,7 +28,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) output: Format,
 
-    /// Log more to stderr; twice for everything
+    /// Log more to stderr; repeat for debug output
     #[arg(short, long, global = true, help_heading = EVERYWHERE, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 
@@ -43,9 +43,9 @@ pub(crate) enum Command {
     Demo(crate::demo::DemoArgs),
     /// Serve the HTTP API and the dashboard of a database
     Serve(commands::server::serve::ServeArgs),
-    /// Make a token for the HTTP API: its secret, and the line for the tokens file of `serve`
+    /// Create a token for the HTTP API: its secret, and the line for the tokens file of `serve`
     Token(commands::server::token::TokenArgs),
-    /// Migrate the schema of the database to this version, or show what that would change
+    /// Migrate the schema of the database, or show the migrations
     Migrate(commands::database::migrate::MigrateArgs),
     /// Start an instance
     Insert(commands::instances::insert::InsertArgs),
@@ -64,13 +64,13 @@ pub(crate) enum Command {
     Tree(commands::instances::tree::TreeArgs),
     /// Show the history of an instance
     History(commands::instances::histories::HistoryArgs),
-    /// Write a run of a workflow with its whole history as JSON, to replay it against other code
+    /// Export a run of a workflow with its history as JSON, to replay it in a test
     Export(commands::instances::histories::ExportArgs),
     /// Restart failed or cancelled instances at the step where they ended
     Retry(commands::operations::bulk::BulkArgs),
-    /// Ask instances to end as cancelled; each may first undo its work
+    /// Request the cancel of instances; each may first undo its work
     Cancel(commands::operations::end_instances::EndArgs),
-    /// End instances as cancelled at once, whatever their status
+    /// End instances immediately, as cancelled
     Terminate(commands::operations::end_instances::EndArgs),
     /// Delete finished instances
     Delete(commands::operations::bulk::BulkArgs),
@@ -80,7 +80,7 @@ pub(crate) enum Command {
     Workers,
     /// Delete instances that finished long ago
     Collect(commands::database::collect::CollectArgs),
-    /// Watch the whole database on the full screen
+    /// Show the database live on the terminal
     Top(crate::top::TopArgs),
     /// Check the database and suggest a remedy for each finding
     Doctor(commands::database::doctor::DoctorArgs),

@@ -44,7 +44,7 @@ pub(crate) struct Filters {
     /// Finished before this time, or longer ago than this
     #[arg(long, value_name = "WHEN", value_parser = format::moment)]
     pub(crate) ended_until: Option<Moment>,
-    /// Whose last error contains this text
+    /// With this text in the last error
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
     /// Retried at least this many times at its step

@@ -56,7 +56,7 @@ async fn who_waits_says_for_what_and_how_far_it_is() {
     );
     assert_eq!(
         said(parent(Until::Quorum(3), 2, 1).await),
-        "waits for any 3 to be done: 2 of 5 done, 1 failed"
+        "waits for any 3 done: 2 of 5 done, 1 failed"
     );
     assert_eq!(
         said(parent(Until::Quorum(1), 5, 0).await),

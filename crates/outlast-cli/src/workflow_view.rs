@@ -248,7 +248,7 @@ mod tests {
         };
         assert_eq!(
             said(&scheduled, NOW),
-            "all 4 > 6: 2 of 50; terminate when its parent ends"
+            "all 4 > 6: 2 of 50; terminate when its parent finishes"
         );
         let failed = EventDetail {
             child: Some(InstanceId(44)),
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(
             said(&waits, NOW),
             "attempt 2; woken by its timeout; waits for paid, refused; until 15:00:40 UTC (in 40 s); \
-             a state of 300000 bytes is not recorded"
+             state of 300000 bytes not recorded"
         );
     }
 

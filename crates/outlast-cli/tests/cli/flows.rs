@@ -340,7 +340,7 @@ async fn the_transitions_of_a_machine_are_a_table_and_json_lines(site: &Site) {
     assert_eq!(words(5)[3..5], ["balance", "done"]);
     for said in [
         "the book is taken",
-        r#"began with {"number":7}"#,
+        r#"started with {"number":7}"#,
         r#"attempt 2; waits for paid; state {"number":7,"booked":true}"#,
         "woken by paid",
     ] {

@@ -263,7 +263,7 @@ async fn queues_are_paused_and_resumed(site: &Site) {
     );
     let mistyped = site.run(["queues", "pause", "mial"]).ends_with(3);
     assert!(
-        mistyped.err().contains("Near names: mail"),
+        mistyped.err().contains("Similar names: mail"),
         "{}",
         mistyped.err()
     );
@@ -294,7 +294,7 @@ async fn workers_are_listed(site: &Site) {
     assert_eq!(worker["machines"][0]["name"], json!("clerk"));
     let table = site.run(["workers"]).succeeds().out();
     assert!(
-        table.contains("clerk/1") && table.contains("ends in"),
+        table.contains("clerk/1") && table.contains("expires in"),
         "{table}"
     );
     engine.stop().await;

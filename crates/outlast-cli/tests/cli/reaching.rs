@@ -51,7 +51,10 @@ fn a_file_that_names_no_database_is_a_mistake() {
     fs::write(&empty, "\n").unwrap();
     for (file, said) in [
         (empty, "it must name the database"),
-        (folder.path().join("missing"), "cannot be read"),
+        (
+            folder.path().join("missing"),
+            "cannot read the database from file",
+        ),
     ] {
         let mut command = bare();
         command.args(["count", "-d", &format!("@{}", file.display())]);

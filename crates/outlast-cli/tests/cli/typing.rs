@@ -77,8 +77,8 @@ async fn collecting_asks_with_the_number_that_it_removes(site: &Site) {
         terminal.ends_with(code);
     }
     let mut terminal = collect();
-    terminal.shows("nothing fits");
-    terminal.shows("0 removed");
+    terminal.shows("no instances match");
+    terminal.shows("0 deleted");
     terminal.ends_with(0);
 }
 

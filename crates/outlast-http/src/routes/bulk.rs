@@ -60,20 +60,20 @@ pub(crate) struct BulkAnswer {
 }
 
 #[derive(Clone, Copy)]
-enum Act {
+enum BulkVerb {
     Retry,
     Cancel,
     Terminate,
     Delete,
 }
 
-impl Act {
-    fn of(word: &str) -> Result<Act, Problem> {
+impl BulkVerb {
+    fn of(word: &str) -> Result<BulkVerb, Problem> {
         match word {
-            "retry" => Ok(Act::Retry),
-            "cancel" => Ok(Act::Cancel),
-            "terminate" => Ok(Act::Terminate),
-            "delete" => Ok(Act::Delete),
+            "retry" => Ok(BulkVerb::Retry),
+            "cancel" => Ok(BulkVerb::Cancel),
+            "terminate" => Ok(BulkVerb::Terminate),
+            "delete" => Ok(BulkVerb::Delete),
             other => Err(Problem::new(
                 Code::NotFound,
                 format!("unknown operation {other:?}; use retry, cancel, terminate or delete"),
@@ -84,9 +84,9 @@ impl Act {
     /// Returns whether the verb applies to this status.
     fn is_for(self, status: Status) -> bool {
         match self {
-            Act::Retry => matches!(status, Status::Failed | Status::Cancelled),
-            Act::Cancel | Act::Terminate => !status.is_terminal(),
-            Act::Delete => status.is_terminal(),
+            BulkVerb::Retry => matches!(status, Status::Failed | Status::Cancelled),
+            BulkVerb::Cancel | BulkVerb::Terminate => !status.is_terminal(),
+            BulkVerb::Delete => status.is_terminal(),
         }
     }
 
@@ -95,8 +95,8 @@ impl Act {
     fn meant(self) -> Vec<Status> {
         let all = Status::ALL.into_iter();
         match self {
-            Act::Retry => vec![Status::Failed],
-            Act::Cancel | Act::Terminate | Act::Delete => {
+            BulkVerb::Retry => vec![Status::Failed],
+            BulkVerb::Cancel | BulkVerb::Terminate | BulkVerb::Delete => {
                 all.filter(|status| self.is_for(*status)).collect()
             }
         }
@@ -118,7 +118,7 @@ pub(crate) async fn bulk(
     Path(verb): Path<String>,
     Body(body): Body<BulkBody>,
 ) -> Result<Json<BulkAnswer>, Problem> {
-    let act = Act::of(&verb)?;
+    let act = BulkVerb::of(&verb)?;
     FilterParams::check_names(body.filter.keys().map(String::as_str))?;
     let params: FilterParams = serde_json::from_value(body.filter.into())
         .map_err(|error| Problem::invalid(format!("invalid filter: {error}")))?;
@@ -159,7 +159,7 @@ pub(crate) async fn bulk(
 }
 
 /// Keeps the statuses of the filter to which the verb applies. Returns `None` when none is left.
-fn narrowed(mut filter: Filter, act: Act) -> Option<Filter> {
+fn narrowed(mut filter: Filter, act: BulkVerb) -> Option<Filter> {
     if filter.statuses.is_empty() {
         filter.statuses = act.meant();
     } else {
@@ -179,17 +179,22 @@ fn nothing(dry_run: bool) -> BulkAnswer {
     }
 }
 
-async fn apply(api: &Api, act: Act, ids: Vec<InstanceId>, note: Note) -> Result<usize, Problem> {
+async fn apply(
+    api: &Api,
+    act: BulkVerb,
+    ids: Vec<InstanceId>,
+    note: Note,
+) -> Result<usize, Problem> {
     if ids.is_empty() {
         return Ok(0);
     }
     Ok(match act {
-        Act::Retry => {
+        BulkVerb::Retry => {
             let answers = api.client.retry_all(ids, note).await?;
             let is_changed = |answer: &&RetryAnswer| matches!(answer, RetryAnswer::Retried);
             answers.iter().filter(is_changed).count()
         }
-        Act::Cancel => {
+        BulkVerb::Cancel => {
             let answers = api.client.cancel_all(ids, note).await?;
             let is_changed = |answer: &&CancelAnswer| match answer {
                 CancelAnswer::Requested(_) | CancelAnswer::NeverStarted => true,
@@ -199,13 +204,13 @@ async fn apply(api: &Api, act: Act, ids: Vec<InstanceId>, note: Note) -> Result<
             };
             answers.iter().filter(is_changed).count()
         }
-        Act::Terminate => {
+        BulkVerb::Terminate => {
             let answers = api.client.terminate_all(ids, note).await?;
             let is_changed =
                 |answer: &&TerminateAnswer| matches!(answer, TerminateAnswer::Terminated(_));
             answers.iter().filter(is_changed).count()
         }
-        Act::Delete => {
+        BulkVerb::Delete => {
             let answers = api.client.delete_all(ids, note).await?;
             let is_changed = |answer: &&DeleteAnswer| matches!(answer, DeleteAnswer::Deleted);
             answers.iter().filter(is_changed).count()

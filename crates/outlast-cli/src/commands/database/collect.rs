@@ -56,7 +56,7 @@ pub(crate) async fn run(
         // Old log entries of operators belong to no instance. They are deleted after the
         // confirmation.
         if !args.yes {
-            return tell_removed(0, output);
+            return print_deleted(0, output);
         }
     } else {
         confirm(&question(ended, wanted, args.older_than), args.yes)?;
@@ -66,7 +66,7 @@ pub(crate) async fn run(
     let removed = remove(all, most, &bar, database, output).await;
     bar.finish_and_clear();
     let removed = removed?;
-    tell_removed(removed, output)
+    print_deleted(removed, output)
 }
 
 /// The filter of `collect`. A retention includes its last moment, while a filter excludes its own.
@@ -127,7 +127,7 @@ async fn remove(
     Ok(removed)
 }
 
-fn tell_removed(removed: usize, output: &Output) -> Result<(), Failure> {
+fn print_deleted(removed: usize, output: &Output) -> Result<(), Failure> {
     match output.format {
         Format::Json => output.json(&json!({"removed": removed})),
         Format::Table => output.line(format!("{removed} deleted")),
@@ -148,10 +148,10 @@ mod tests {
         let two = Count::Exactly(2);
         assert_eq!(
             question(two, two, month),
-            "remove 2 instances that ended more than 30 d ago, except children whose parent lives?"
+            "delete 2 instances that finished more than 30 d ago, except children of live parents?"
         );
         let part = question(Count::AtLeast(100_000), two, month);
-        assert!(part.starts_with("remove 2 of 100000+ instances that ended"));
+        assert!(part.starts_with("delete 2 of 100000+ instances that finished"));
     }
 
     #[test]

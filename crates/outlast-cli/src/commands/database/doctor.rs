@@ -11,7 +11,7 @@ use outlast::{Finding, Severity};
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Exit with 1 also when there are only warnings
+    /// Exit with code 1 on warnings too
     #[arg(long)]
     strict: bool,
 }

@@ -45,7 +45,7 @@ pub(crate) struct HistoryArgs {
     /// Only events after this one: where the previous list ended
     #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     after: i32,
-    /// Its children instead, by call, as its history has them; `--after` is then a call
+    /// List the children by call instead of the events; `--after` then names a call
     #[arg(long)]
     calls: bool,
 }

@@ -222,6 +222,6 @@ mod tests {
         let VerbResult::Refused(why) = results(CancelAnswer::AlreadyEnded(Status::Done)) else {
             panic!("what has ended cannot be asked");
         };
-        assert_eq!(why, "has ended already: it is done");
+        assert_eq!(why, "is already done");
     }
 }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// Arguments of `serve`.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// The address to listen at; an address that other machines can reach needs --tokens
+    /// The address to listen on; an address that other machines can reach needs --tokens
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     address: IpAddr,
     /// The port; 0 takes any free port

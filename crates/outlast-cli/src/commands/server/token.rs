@@ -1,4 +1,4 @@
-//! `outlast token`: makes tokens for the HTTP API.
+//! `outlast token`: creates tokens for the HTTP API.
 //!
 //! A tokens file has one line per token: its name, its role, the hash of its secret, and its
 //! scope. Only the owner of the token has the secret.
@@ -14,15 +14,15 @@ use std::path::Path;
 /// Arguments of `token`.
 #[derive(Args, Debug)]
 pub(crate) struct TokenArgs {
-    /// The owner: the name in the log of operations
+    /// The name of the token, recorded with its operations
     name: String,
     /// The role: read, signal, operate or admin; each includes those before it
     #[arg(long, default_value = "read", value_parser = role)]
     role: Role,
-    /// Bind the token to instances in these queues
+    /// Limit the token to instances in these queues
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     queue: Vec<String>,
-    /// Bind the token to instances of these machines
+    /// Limit the token to instances of these machines
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     machine: Vec<String>,
 }
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn a_file_that_lets_nobody_or_everybody_in_is_refused() {
         for (text, expected) in [
-            ("", "has no token"),
-            ("# nobody\n", "has no token"),
+            ("", "contains no tokens"),
+            ("# nobody\n", "contains no tokens"),
             ("shop signal", "line 1"),
-            ("shop king sha256:x", "no role"),
-            ("shop read secret", "a hash is"),
+            ("shop king sha256:x", "unknown role"),
+            ("shop read secret", "a hash must be"),
         ] {
             let failure = read(text).unwrap_err();
             assert_eq!(failure.code(), 2);
