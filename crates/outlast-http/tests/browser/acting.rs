@@ -218,7 +218,7 @@ async fn one_instance_is_retried_cancelled_and_deleted_by_hand() {
     let order = stage.checkout(1).await;
     page.go(&format!("{}instances/{order}", stage.ui)).await;
     page.press("Cancel").await;
-    page.press("Cancel it").await;
+    page.press("Cancel instance").await;
     page.until(
         "document.querySelector('[data-status=cancelled]')",
         "its end",

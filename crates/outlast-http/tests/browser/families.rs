@@ -22,7 +22,7 @@ async fn a_cancel_by_clicking_is_shown_until_the_machine_has_undone_what_it_did(
     page.until_text("dialog[open]", "its machine decides how")
         .await;
     page.write("ordered twice").await;
-    page.press("Cancel it").await;
+    page.press("Cancel instance").await;
     page.until(
         "document.querySelector('[data-cancel=answered]')",
         "the answer",
@@ -58,7 +58,7 @@ async fn what_runs_is_asked_in_vain_and_then_terminated_by_clicking() {
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
     page.press("Cancel").await;
-    page.press("Cancel it").await;
+    page.press("Cancel instance").await;
     page.until(
         "document.querySelector('[data-cancel=pending]')",
         "the wish",
@@ -129,7 +129,7 @@ async fn one_instance_is_terminated_with_or_without_its_tree() {
     page.press("Terminate").await;
     page.until_text("[data-tree=counted]", "3 of 3 instances are live")
         .await;
-    page.press("Terminate it").await;
+    page.press("Terminate instance").await;
     page.until(
         "document.querySelector('[data-status=cancelled]')",
         "its end",

@@ -26,7 +26,7 @@ fn screens(cast: &Cast) -> Vec<Screen> {
             &[
                 ("main", "Needs attention"),
                 (".attention", "retried 5 times or more"),
-                (".attention", "no deadline"),
+                (".attention", "without a deadline"),
                 ("main", "Steps per minute"),
                 ("main table", "checkout"),
             ],
