@@ -144,7 +144,7 @@ export function screen({ parts: [id], query, signal, draw }) {
       it.finished_at && ['Finished', time(it.finished_at)],
       it.finished_at && ['Took', span(Date.parse(it.finished_at) - Date.parse(it.inserted_at))],
     ];
-    return card('Facts', null, h('dl', { class: 'facts body' }, rows.filter(Boolean).map(([name, value]) => h('div', { key: name }, h('dt', {}, name), h('dd', {}, value)))));
+    return card('Details', null, h('dl', { class: 'facts body' }, rows.filter(Boolean).map(([name, value]) => h('div', { key: name }, h('dt', {}, name), h('dd', {}, value)))));
   }
 
   function errorCard() {

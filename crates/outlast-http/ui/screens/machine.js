@@ -202,7 +202,7 @@ function endOf(machine, status, box) {
 
 function stepTable(machine) {
   return h('div', { class: 'table' }, h('table', {},
-    h('thead', {}, h('tr', {}, h('th', {}, 'Step'), STATUSES.map((status) => h('th', { class: 'right' }, words(status))), h('th', { class: 'right' }, 'Run'), h('th', { class: 'right' }, 'Failed'), h('th', { class: 'right' }, 'Mean'))),
+    h('thead', {}, h('tr', {}, h('th', {}, 'Step'), STATUSES.map((status) => h('th', { class: 'right' }, words(status))), h('th', { class: 'right' }, 'Runs'), h('th', { class: 'right' }, 'Failed'), h('th', { class: 'right' }, 'Mean'))),
     h('tbody', {}, machine.steps.map((step) => h('tr', { key: step.name },
       h('td', {}, step.name), STATUSES.map((status) => figure(step.counts?.[status])), figure(step.runs), figure(step.failures), h('td', { class: 'right' }, span(step.mean_ms)))))));
 }
