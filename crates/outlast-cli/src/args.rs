@@ -7,7 +7,7 @@ use crate::output::Format;
 use clap::{Parser, Subcommand};
 
 /// The help heading of the options that every command has.
-pub(crate) const EVERYWHERE: &str = "Everywhere";
+pub(crate) const EVERYWHERE: &str = "Global options";
 
 /// Durable state machines and workflows: start, signal, show and operate instances.
 #[derive(Debug, Parser)]
@@ -28,7 +28,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) output: Format,
 
-    /// Log more to stderr; twice for everything
+    /// Log more to stderr; repeat for debug output
     #[arg(short, long, global = true, help_heading = EVERYWHERE, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 
@@ -42,48 +42,48 @@ pub(crate) enum Command {
     /// Run sample machines on their own database, to explore the tools
     Demo(crate::demo::DemoArgs),
     /// Serve the HTTP API and the dashboard of a database
-    Serve(commands::serve::ServeArgs),
-    /// Make a token for the HTTP API: its secret, and the line for the tokens file of `serve`
-    Token(commands::token::TokenArgs),
-    /// Migrate the schema of the database to this version, or show what that would change
-    Migrate(commands::migrate::MigrateArgs),
+    Serve(commands::server::serve::ServeArgs),
+    /// Create a token for the HTTP API: its secret, and the line for the tokens file of `serve`
+    Token(commands::server::token::TokenArgs),
+    /// Migrate the schema of the database, or show the migrations
+    Migrate(commands::database::migrate::MigrateArgs),
     /// Start an instance
-    Insert(commands::insert::InsertArgs),
+    Insert(commands::instances::insert::InsertArgs),
     /// Send a signal to an instance
-    Signal(commands::signal::SignalArgs),
+    Signal(commands::instances::signal::SignalArgs),
     /// Show one instance: its data, what it waits for, its inbox and its children
-    Get(commands::get::GetArgs),
+    Get(commands::instances::get::GetArgs),
     /// List instances, newest first
     #[command(visible_alias = "ls")]
-    List(commands::list::ListArgs),
+    List(commands::instances::list::ListArgs),
     /// Count instances
-    Count(commands::list::CountArgs),
+    Count(commands::instances::list::CountArgs),
     /// Print the changes of an instance until it finishes
-    Watch(commands::watch::WatchArgs),
+    Watch(commands::instances::watch::WatchArgs),
     /// Show an instance and its descendants
-    Tree(commands::tree::TreeArgs),
+    Tree(commands::instances::tree::TreeArgs),
     /// Show the history of an instance
-    History(commands::histories::HistoryArgs),
-    /// Write a run of a workflow with its whole history as JSON, to replay it against other code
-    Export(commands::histories::ExportArgs),
+    History(commands::instances::histories::HistoryArgs),
+    /// Export a run of a workflow with its history as JSON, to replay it in a test
+    Export(commands::instances::histories::ExportArgs),
     /// Restart failed or cancelled instances at the step where they ended
-    Retry(commands::bulk::BulkArgs),
-    /// Ask instances to end as cancelled; each may first undo its work
-    Cancel(commands::end_instances::EndArgs),
-    /// End instances as cancelled at once, whatever their status
-    Terminate(commands::end_instances::EndArgs),
+    Retry(commands::operations::bulk::BulkArgs),
+    /// Request the cancel of instances; each may first undo its work
+    Cancel(commands::operations::end_instances::EndArgs),
+    /// End instances immediately, as cancelled
+    Terminate(commands::operations::end_instances::EndArgs),
     /// Delete finished instances
-    Delete(commands::bulk::BulkArgs),
+    Delete(commands::operations::bulk::BulkArgs),
     /// Show the queues; pause and resume them
-    Queues(commands::queues::QueuesArgs),
+    Queues(commands::operations::queues::QueuesArgs),
     /// Show the workers
     Workers,
     /// Delete instances that finished long ago
-    Collect(commands::collect::CollectArgs),
-    /// Watch the whole database on the full screen
+    Collect(commands::database::collect::CollectArgs),
+    /// Show the database live on the terminal
     Top(crate::top::TopArgs),
     /// Check the database and suggest a remedy for each finding
-    Doctor(commands::doctor::DoctorArgs),
+    Doctor(commands::database::doctor::DoctorArgs),
     /// Print the completion script of a shell
     Completions(commands::completions::CompletionsArgs),
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How long closing waits for the last notifications. Engines that miss one find the change by
 /// polling.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The database options.
 #[derive(Args, Clone, Debug)]
@@ -55,19 +55,19 @@ pub(crate) enum Access {
 
 /// The location of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     Postgres { url: String, schema: String },
     Sqlite(PathBuf),
 }
 
 impl DatabaseArgs {
     /// Returns the location of the named database.
-    pub(crate) fn place(&self) -> Result<Place, Failure> {
+    pub(crate) fn place(&self) -> Result<Location, Failure> {
         let Some(database) = self.database.as_deref().filter(|it| !it.is_empty()) else {
-            let words = "no database is named; give --database postgres://user@host/name or --database FILE, or set OUTLAST_DATABASE";
+            let words = "no database given; use --database postgres://user@host/name or --database FILE, or set OUTLAST_DATABASE";
             return Err(Failure::Usage(words.to_owned()));
         };
-        let place = Place::of(&named_in_file(database)?, &self.schema)?;
+        let place = Location::of(&named_in_file(database)?, &self.schema)?;
         place.warn_of_password(std::env::args_os());
         Ok(place)
     }
@@ -78,33 +78,33 @@ impl DatabaseArgs {
     }
 }
 
-impl Place {
-    pub(crate) fn of(database: &str, schema: &str) -> Result<Place, Failure> {
+impl Location {
+    pub(crate) fn of(database: &str, schema: &str) -> Result<Location, Failure> {
         match database.split_once("://") {
-            Some(("postgres" | "postgresql", _)) => Ok(Place::Postgres {
+            Some(("postgres" | "postgresql", _)) => Ok(Location::Postgres {
                 url: database.to_owned(),
                 schema: schema.to_owned(),
             }),
             Some((scheme, _)) => Err(Failure::Usage(format!(
-                "{scheme}:// is no database for this: it takes postgres://user@host/name, or the path of an SQLite file"
+                "unsupported database {scheme}://; use postgres://user@host/name or the path of an SQLite file"
             ))),
             None => {
                 let path = database.strip_prefix("sqlite:").unwrap_or(database);
-                Ok(Place::Sqlite(path.into()))
+                Ok(Location::Sqlite(path.into()))
             }
         }
     }
 
     /// Every user of the machine can read the arguments of a process.
     fn warn_of_password(&self, mut arguments: impl Iterator<Item = OsString>) {
-        let Place::Postgres { url, .. } = self else {
+        let Location::Postgres { url, .. } = self else {
             return;
         };
         let has_password = Postgres::options(url).is_ok_and(|options| options.has_password());
         let shows = |argument: OsString| argument.to_string_lossy().contains(url.as_str());
         if has_password && arguments.any(shows) {
             note(
-                "warning: the password is on the command line, where every user of this machine can read it; set OUTLAST_DATABASE, give --database @FILE, or leave the password to PGPASSWORD or ~/.pgpass",
+                "warning: every user of this machine can read a password on the command line; use OUTLAST_DATABASE, --database @FILE, PGPASSWORD or ~/.pgpass",
             );
         }
     }
@@ -112,7 +112,7 @@ impl Place {
     /// Opens an existing database. It creates nothing and does not change the schema.
     async fn open(&self, access: Access) -> Result<Database, Failure> {
         match self {
-            Place::Postgres { url, schema } => {
+            Location::Postgres { url, schema } => {
                 let options = postgres(url)?.schema(schema).max_connections(4);
                 let options = match access {
                     Access::Read => options.read_only(),
@@ -121,7 +121,7 @@ impl Place {
                 let store = options.migrations(Migrations::Check).connect().await;
                 Ok(Database::of(store.map_err(with_migrate)?))
             }
-            Place::Sqlite(path) => {
+            Location::Sqlite(path) => {
                 check_file(path)?;
                 let options = match access {
                     Access::Read => Sqlite::options().read_only(),
@@ -146,13 +146,13 @@ fn named_in_file(database: &str) -> Result<Cow<'_, str>, Failure> {
     };
     let text = std::fs::read_to_string(file).map_err(|error| {
         Failure::Usage(format!(
-            "the file {file}, which is to name the database, cannot be read: {error}"
+            "cannot read the database from file {file}: {error}"
         ))
     })?;
     match text.lines().next().map(str::trim) {
         Some(line) if !line.is_empty() => Ok(line.to_owned().into()),
         Some(_) | None => Err(Failure::Usage(format!(
-            "the file {file} does not name a database in its first line"
+            "the first line of {file} is empty; it must name the database"
         ))),
     }
 }
@@ -171,13 +171,13 @@ fn check_file(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     if !path.exists() {
         return Err(Failure::Database(format!(
-            "there is no file {shown}; name another, or create it with `outlast migrate --database {shown}`"
+            "{shown} does not exist; create it with `outlast migrate --database {shown}`"
         )));
     }
     let (found, needed) = (Sqlite::schema_version(path)?, needed_by_sqlite());
     if found < needed {
         return Err(Failure::Database(format!(
-            "{shown} has version {found} of the schema and this build needs {needed}; run `outlast migrate --database {shown}`"
+            "{shown} has schema version {found}, but this build needs {needed}; run `outlast migrate --database {shown}`"
         )));
     }
     Ok(())
@@ -209,7 +209,7 @@ impl Database {
     /// Closes the database after the pending notifications are sent. Otherwise a running step
     /// would learn of a cancel late.
     pub(crate) async fn close(self) {
-        let _ = tokio::time::timeout(LAST_WORDS, self.client.wait_told()).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.client.wait_told()).await;
         self.store.close().await;
     }
 }
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn urls_are_of_postgresql_and_the_rest_are_files() {
-        let postgres = |url: &str| Place::Postgres {
+        let postgres = |url: &str| Location::Postgres {
             url: url.to_owned(),
             schema: "outlast".to_owned(),
         };
@@ -233,14 +233,19 @@ mod tests {
                 "postgresql://me@host/shop",
                 postgres("postgresql://me@host/shop"),
             ),
-            ("shop.db", Place::Sqlite("shop.db".into())),
-            ("sqlite:shop.db", Place::Sqlite("shop.db".into())),
+            ("shop.db", Location::Sqlite("shop.db".into())),
+            ("sqlite:shop.db", Location::Sqlite("shop.db".into())),
         ] {
-            assert_eq!(Place::of(database, "outlast").unwrap(), expected);
+            assert_eq!(Location::of(database, "outlast").unwrap(), expected);
         }
-        let failure = Place::of("mysql://me@host/shop", "outlast").unwrap_err();
+        let failure = Location::of("mysql://me@host/shop", "outlast").unwrap_err();
         assert_eq!(failure.code(), 2);
-        assert!(failure.words().unwrap().starts_with("mysql:// is no"));
+        assert!(
+            failure
+                .message()
+                .unwrap()
+                .starts_with("unsupported database mysql://")
+        );
     }
 
     #[test]
@@ -249,9 +254,9 @@ mod tests {
         let path = folder.path().join("typo.db");
         let failure = check_file(&path).unwrap_err();
         assert_eq!(failure.code(), 5);
-        assert!(failure.words().unwrap().contains("outlast migrate"));
+        assert!(failure.message().unwrap().contains("outlast migrate"));
         assert!(!path.exists());
         let failure = check_file(folder.path()).unwrap_err();
-        assert!(failure.words().unwrap().contains("is a directory"));
+        assert!(failure.message().unwrap().contains("is a directory"));
     }
 }

@@ -6,11 +6,11 @@ use std::io;
 /// The exit codes, as shown by `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0  it worked
-  1  it did not: something failed, or `doctor` found something serious
-  2  the command line is wrong
-  3  there is no such instance, or no such queue
-  4  refused: it cannot be done to this instance as it is, or nobody said yes
+  0  success
+  1  failure, or `doctor` found something serious
+  2  invalid command line
+  3  no such instance or queue
+  4  refused: the instance's status does not allow it, or it was not confirmed
   5  the database cannot be reached or used";
 
 /// Why a command ends early.
@@ -19,7 +19,7 @@ pub(crate) enum Failure {
     /// The command failed.
     Failed(String),
     /// The command failed, and its output already says why.
-    Seen,
+    Reported,
     /// The command line is invalid.
     Usage(String),
     /// The named instance or object does not exist.
@@ -29,27 +29,27 @@ pub(crate) enum Failure {
     /// The database cannot be reached or used.
     Database(String),
     /// The reader has closed stdout.
-    Unread,
+    OutputClosed,
 }
 
 impl Failure {
     /// Returns the text to print; `None` when the user already knows.
-    pub(crate) fn words(&self) -> Option<&str> {
+    pub(crate) fn message(&self) -> Option<&str> {
         match self {
             Failure::Failed(words)
             | Failure::Usage(words)
             | Failure::NotFound(words)
             | Failure::Refused(words)
             | Failure::Database(words) => Some(words),
-            Failure::Seen | Failure::Unread => None,
+            Failure::Reported | Failure::OutputClosed => None,
         }
     }
 
     /// Returns the exit code; see [`EXIT_CODES`].
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Failure::Unread => 0,
-            Failure::Failed(_) | Failure::Seen => 1,
+            Failure::OutputClosed => 0,
+            Failure::Failed(_) | Failure::Reported => 1,
             Failure::Usage(_) => 2,
             Failure::NotFound(_) => 3,
             Failure::Refused(_) => 4,
@@ -83,9 +83,9 @@ impl From<SetupError> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Failure::Unread;
+            return Failure::OutputClosed;
         }
-        Failure::Failed(format!("writing failed: {error}"))
+        Failure::Failed(format!("cannot write output: {error}"))
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
         let word = String::new;
         for (failure, code) in [
             (Failure::Failed(word()), 1),
-            (Failure::Seen, 1),
+            (Failure::Reported, 1),
             (Failure::Usage(word()), 2),
             (Failure::NotFound(word()), 3),
             (Failure::Refused(word()), 4),
@@ -132,7 +132,7 @@ mod tests {
         let invalid = outlast::Invalid::new("queue", "is empty").during("insert");
         let failure = Failure::from(invalid);
         assert_eq!(failure.code(), 2);
-        assert_eq!(failure.words(), Some("insert: queue is empty"));
+        assert_eq!(failure.message(), Some("insert: queue is empty"));
         let unread = io::Error::from(io::ErrorKind::BrokenPipe);
         assert_eq!(Failure::from(unread).code(), 0);
     }

@@ -44,7 +44,7 @@ pub(crate) struct Filters {
     /// Finished before this time, or longer ago than this
     #[arg(long, value_name = "WHEN", value_parser = format::moment)]
     pub(crate) ended_until: Option<Moment>,
-    /// Whose last error contains this text
+    /// With this text in the last error
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
     /// Retried at least this many times at its step
@@ -105,7 +105,7 @@ pub(crate) fn status(word: &str) -> Result<Status, String> {
 /// Parses the id of an instance.
 pub(crate) fn instance_id(text: &str) -> Result<InstanceId, String> {
     let id = text.trim().parse().map(InstanceId);
-    id.map_err(|_| format!("{text:?} is no id of an instance; ids are whole numbers"))
+    id.map_err(|_| format!("{text:?} is not an instance id; ids are whole numbers"))
 }
 
 #[cfg(test)]

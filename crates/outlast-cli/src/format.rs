@@ -15,7 +15,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         ("d", 86_400_000),
         ("w", 604_800_000),
     ];
-    let wrong = || format!("{text:?} is no duration; write it like 90s, 5m, 1h30m or 30d");
+    let wrong = || format!("{text:?} is not a duration; use 90s, 5m, 1h30m or 30d");
     let (mut rest, mut sum) = (text.trim(), 0_u64);
     if rest.is_empty() {
         return Err(wrong());
@@ -41,7 +41,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// Parses a limit of at least one.
 pub(crate) fn limit(text: &str) -> Result<NonZeroUsize, String> {
-    let wrong = |_| format!("{text:?} is no number from 1 on");
+    let wrong = |_| format!("{text:?} is not a number of at least 1");
     text.parse().map_err(wrong)
 }
 
@@ -67,15 +67,13 @@ pub(crate) fn moment(text: &str) -> Result<Moment, String> {
         return Ok(Moment::Ago(ago));
     }
     timestamp(text).map(Moment::At).map_err(|_| {
-        format!(
-            "{text:?} is no moment; write it like 2026-11-16T14:20:00Z, or 2h for two hours ago"
-        )
+        format!("{text:?} is not a time; use 2026-11-16T14:20:00Z, or 2h for two hours ago")
     })
 }
 
 /// Parses a time in RFC 3339.
 pub(crate) fn timestamp(text: &str) -> Result<Timestamp, String> {
-    let wrong = |_| format!("{text:?} is no moment; write it like 2026-11-16T14:20:00Z");
+    let wrong = |_| format!("{text:?} is not a time; use 2026-11-16T14:20:00Z");
     let read: jiff::Timestamp = text.parse().map_err(wrong)?;
     Ok(Timestamp(read.as_microsecond()))
 }

@@ -3,13 +3,13 @@
 use crate::format::{relative, time_of_day};
 use outlast::{Barrier, CancelRequest, ClosePolicy, Instance, Joined, Status, Timestamp, Until};
 
-/// Formats the progress of the last fan-out: `waits for all: 37 of 50 ended, 2 failed; window of
+/// Formats the progress of the last fan-out: `waits for all: 37 of 50 finished, 2 failed; window of
 /// 5`. Returns `None` if the instance never fanned out.
 pub(crate) fn meter(it: &Instance, now: Timestamp) -> Option<String> {
     let barrier = it.barrier.as_ref()?;
     let waits = it.status == Status::AwaitingChildren;
     let mut parts = vec![match waits {
-        true => format!("{}: {}", wish(barrier.until), counts(barrier, it)),
+        true => format!("{}: {}", condition(barrier.until), counts(barrier, it)),
         false => format!("{}: {}", decision(barrier, it), counts(barrier, it)),
     }];
     if let Some(window) = barrier.window {
@@ -31,26 +31,26 @@ pub(crate) fn meter(it: &Instance, now: Timestamp) -> Option<String> {
     Some(parts.join("; "))
 }
 
-fn wish(until: Until) -> String {
+fn condition(until: Until) -> String {
     match until {
         Until::All => "waits for all".to_owned(),
-        Until::FailFast => "waits for all, or for the first failure".to_owned(),
-        Until::Quorum(1) => "waits for any one to be done".to_owned(),
-        Until::Quorum(needed) => format!("waits for any {needed} to be done"),
+        Until::FailFast => "waits for all or the first failure".to_owned(),
+        Until::Quorum(1) => "waits for any 1 done".to_owned(),
+        Until::Quorum(needed) => format!("waits for any {needed} done"),
     }
 }
 
 fn decision(barrier: &Barrier, it: &Instance) -> String {
     let first = barrier.first_failure;
     match (barrier.joined, first) {
-        (Some(Joined::All), _) => "joined, all have ended".to_owned(),
-        (Some(Joined::Failure), Some(first)) => format!("joined at the failure of {first}"),
-        (Some(Joined::Failure), None) => "joined at a failure".to_owned(),
-        (Some(Joined::Quorum), _) => "joined, enough were done".to_owned(),
-        (Some(Joined::Impossible), _) => "joined, enough could no longer be done".to_owned(),
-        (Some(Joined::Deadline), _) => "joined, the time was up".to_owned(),
-        (None, _) if it.cancel.is_some() => "not joined, a cancel came first".to_owned(),
-        (None, _) => "not joined, it ended first".to_owned(),
+        (Some(Joined::All), _) => "joined".to_owned(),
+        (Some(Joined::Failure), Some(first)) => format!("joined by the failure of {first}"),
+        (Some(Joined::Failure), None) => "joined by a failure".to_owned(),
+        (Some(Joined::Quorum), _) => "joined by the quorum".to_owned(),
+        (Some(Joined::Impossible), _) => "joined without the quorum".to_owned(),
+        (Some(Joined::Deadline), _) => "joined by the deadline".to_owned(),
+        (None, _) if it.cancel.is_some() => "not joined, cancelled first".to_owned(),
+        (None, _) => "not joined, ended first".to_owned(),
     }
 }
 
@@ -59,7 +59,7 @@ fn counts(barrier: &Barrier, it: &Instance) -> String {
     let (started, failed) = (barrier.started, barrier.failed);
     let ended = started - it.children_pending;
     let mut counts = match barrier.until {
-        Until::All | Until::FailFast => format!("{ended} of {started} ended"),
+        Until::All | Until::FailFast => format!("{ended} of {started} finished"),
         Until::Quorum(_) => format!("{} of {started} done", ended - failed),
     };
     if failed > 0 {
@@ -70,11 +70,11 @@ fn counts(barrier: &Barrier, it: &Instance) -> String {
 
 fn rest(policy: ClosePolicy, waits: bool, lived: bool) -> Option<&'static str> {
     match (policy, waits, lived) {
-        (ClosePolicy::RequestCancel, true, _) => Some("then the rest is asked to end"),
-        (ClosePolicy::Terminate, true, _) => Some("then the rest is terminated"),
-        (ClosePolicy::RequestCancel, false, true) => Some("the rest is asked to end"),
+        (ClosePolicy::RequestCancel, true, _) => Some("then cancels the rest"),
+        (ClosePolicy::Terminate, true, _) => Some("then terminates the rest"),
+        (ClosePolicy::RequestCancel, false, true) => Some("the rest is cancelled"),
         (ClosePolicy::Terminate, false, true) => Some("the rest is terminated"),
-        (ClosePolicy::Abandon, false, true) => Some("the rest goes on"),
+        (ClosePolicy::Abandon, false, true) => Some("the rest continues"),
         (ClosePolicy::Abandon, true, _) | (_, false, false) => None,
     }
 }
@@ -82,20 +82,20 @@ fn rest(policy: ClosePolicy, waits: bool, lived: bool) -> Option<&'static str> {
 /// Formats the close policy of a child.
 pub(crate) fn policy(policy: ClosePolicy) -> &'static str {
     match policy {
-        ClosePolicy::Abandon => "goes on without its parent",
-        ClosePolicy::RequestCancel => "asked to end with its parent",
+        ClosePolicy::Abandon => "continues without its parent",
+        ClosePolicy::RequestCancel => "cancelled with its parent",
         ClosePolicy::Terminate => "terminated with its parent",
     }
 }
 
-/// Formats `asked to end 3 s ago, not answered yet: cancelled by ada`.
+/// Formats `requested 3 s ago, not answered yet: cancelled by ada`.
 pub(crate) fn cancel(request: &CancelRequest, now: Timestamp) -> String {
     let since = relative(request.requested_at, now);
     let answered = match request.answered {
         true => "answered",
         false => "not answered yet",
     };
-    format!("asked to end {since}, {answered}: {}", request.reason)
+    format!("requested {since}, {answered}: {}", request.reason)
 }
 
 #[cfg(test)]

@@ -48,19 +48,19 @@ async fn who_waits_says_for_what_and_how_far_it_is() {
     let said = |parent: Instance| meter(&parent, NOW).unwrap();
     assert_eq!(
         said(parent(Until::All, 2, 1).await),
-        "waits for all: 3 of 5 ended, 1 failed"
+        "waits for all: 3 of 5 finished, 1 failed"
     );
     assert_eq!(
         said(parent(Until::FailFast, 2, 0).await),
-        "waits for all, or for the first failure: 3 of 5 ended"
+        "waits for all or the first failure: 3 of 5 finished"
     );
     assert_eq!(
         said(parent(Until::Quorum(3), 2, 1).await),
-        "waits for any 3 to be done: 2 of 5 done, 1 failed"
+        "waits for any 3 done: 2 of 5 done, 1 failed"
     );
     assert_eq!(
         said(parent(Until::Quorum(1), 5, 0).await),
-        "waits for any one to be done: 0 of 5 done"
+        "waits for any 1 done: 0 of 5 done"
     );
     let mut none = parent(Until::All, 0, 0).await;
     none.barrier = None;
@@ -75,7 +75,7 @@ async fn window_deadline_and_the_fate_of_the_rest_are_said() {
     (barrier.window, barrier.rest) = (Some(4), ClosePolicy::Terminate);
     assert_eq!(
         meter(&bounded, NOW).unwrap(),
-        "waits for all: 3 of 5 ended; window of 4; until 15:00:12 UTC (in 12 s); then the rest is terminated"
+        "waits for all: 3 of 5 finished; window of 4; until 15:00:12 UTC (in 12 s); then terminates the rest"
     );
 }
 
@@ -84,7 +84,7 @@ async fn who_has_joined_says_why() {
     let goes_on = ClosePolicy::Abandon;
     assert_eq!(
         decided(parent(Until::All, 0, 1).await, Joined::All, goes_on),
-        "joined, all have ended: 5 of 5 ended, 1 failed"
+        "joined: 5 of 5 finished, 1 failed"
     );
     assert_eq!(
         decided(
@@ -92,7 +92,7 @@ async fn who_has_joined_says_why() {
             Joined::Failure,
             goes_on
         ),
-        "joined at the failure of 31: 2 of 5 ended, 1 failed; the rest goes on"
+        "joined by the failure of 31: 2 of 5 finished, 1 failed; the rest continues"
     );
     assert_eq!(
         decided(
@@ -100,7 +100,7 @@ async fn who_has_joined_says_why() {
             Joined::Quorum,
             ClosePolicy::RequestCancel
         ),
-        "joined, enough were done: 2 of 5 done; the rest is asked to end"
+        "joined by the quorum: 2 of 5 done; the rest is cancelled"
     );
     assert_eq!(
         decided(
@@ -108,22 +108,22 @@ async fn who_has_joined_says_why() {
             Joined::Impossible,
             ClosePolicy::Terminate
         ),
-        "joined, enough could no longer be done: 0 of 5 done, 2 failed; the rest is terminated"
+        "joined without the quorum: 0 of 5 done, 2 failed; the rest is terminated"
     );
     assert_eq!(
         decided(parent(Until::All, 3, 0).await, Joined::Deadline, goes_on),
-        "joined, the time was up: 2 of 5 ended; the rest goes on"
+        "joined by the deadline: 2 of 5 finished; the rest continues"
     );
     let mut ended = parent(Until::All, 3, 0).await;
     ended.status = Status::Cancelled;
     assert_eq!(
         meter(&ended, NOW).unwrap(),
-        "not joined, it ended first: 2 of 5 ended"
+        "not joined, ended first: 2 of 5 finished"
     );
     ended.cancel = Some(request(true));
     assert_eq!(
         meter(&ended, NOW).unwrap(),
-        "not joined, a cancel came first: 2 of 5 ended"
+        "not joined, cancelled first: 2 of 5 finished"
     );
 }
 
@@ -132,7 +132,7 @@ fn a_cancel_says_since_when_and_whether_it_is_answered() {
     let later = NOW + Duration::from_secs(3);
     assert_eq!(
         cancel(&request(false), later),
-        "asked to end 3 s ago, not answered yet: cancelled by ada"
+        "requested 3 s ago, not answered yet: cancelled by ada"
     );
     assert!(cancel(&request(true), later).contains("ago, answered:"));
 }

@@ -2,7 +2,7 @@
 //! demonstration.
 //!
 //! Data goes to stdout, everything else to stderr. Scripts decide by the exit code (`failure.rs`),
-//! never by text. Each command is a file under `commands/`, and all of them use the database
+//! never by text. Each command is a file below `commands/`, and all of them use the database
 //! directly.
 
 mod args;
@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(failure) => failure,
     };
-    if let Some(words) = failure.words() {
+    if let Some(words) = failure.message() {
         // Stderr may be closed; then the message is dropped.
         output::note(format!("error: {words}"));
     }

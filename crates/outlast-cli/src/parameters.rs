@@ -31,7 +31,7 @@ pub(crate) fn parameter(text: &str) -> Result<Parameter, String> {
         Some(key) => {
             let value = RawValue::from_string(value.to_owned());
             let value = value.map_err(|error| {
-                format!("the value of {key} is no JSON: {error}; a string is {key}=value")
+                format!("the value of {key} is not JSON: {error}; for a string use {key}=value")
             })?;
             (key, value)
         }
@@ -82,13 +82,13 @@ fn merged(whole: Option<&str>, parameters: &[Parameter]) -> Result<String, Failu
     let members = serde_json::from_str(whole.unwrap_or("{}"));
     let mut members: BTreeMap<String, Box<RawValue>> = members.map_err(|error| {
         Failure::Usage(format!(
-            "--state must be a JSON object where -p is given: {error}"
+            "--state must be a JSON object when -p is given: {error}"
         ))
     })?;
     let mut given = BTreeSet::new();
     for Parameter { key, value } in parameters {
         if !given.insert(key) {
-            let words = format!("-p {key} is given twice: which of them is meant?");
+            let words = format!("-p {key} is given twice");
             return Err(Failure::Usage(words));
         }
         members.insert(key.clone(), value.clone());
@@ -101,7 +101,7 @@ fn read_stdin() -> Result<String, Failure> {
     let read = std::io::stdin()
         .take(BYTES_MAX + 1)
         .read_to_string(&mut text);
-    read.map_err(|error| Failure::Usage(format!("stdin cannot be read: {error}")))?;
+    read.map_err(|error| Failure::Usage(format!("cannot read stdin: {error}")))?;
     Ok(text)
 }
 
@@ -150,14 +150,14 @@ mod tests {
         assert!(
             parameter("a:={")
                 .unwrap_err()
-                .contains("the value of a is no JSON")
+                .contains("the value of a is not JSON")
         );
         let failure = payload(&["a=b"], Some("[]")).unwrap_err();
         assert_eq!(failure.code(), 2);
-        assert!(failure.words().unwrap().contains("must be a JSON object"));
+        assert!(failure.message().unwrap().contains("must be a JSON object"));
         assert_eq!(payload(&[], Some("{")).unwrap_err().code(), 2);
         let twice = payload(&["a=1", "a:=2"], None).unwrap_err();
-        assert!(twice.words().unwrap().contains("-p a is given twice"));
+        assert!(twice.message().unwrap().contains("-p a is given twice"));
         // A member given with -p replaces the same member of the document.
         let over = payload(&["a=1"], Some(r#"{"a":0}"#)).unwrap();
         assert_eq!(over, r#"{"a":"1"}"#);

@@ -13,27 +13,32 @@ use tokio::net::TcpListener;
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// A bound listener that does not serve yet.
-pub(crate) struct Face {
+pub(crate) struct BoundServer {
     listener: TcpListener,
     settings: Settings,
     address: SocketAddr,
 }
 
-impl Face {
+impl BoundServer {
     /// Listens at `address`. If other machines can reach it, the settings must have a token.
-    pub(crate) async fn at(address: SocketAddr, settings: Settings) -> Result<Face, Failure> {
+    pub(crate) async fn at(
+        address: SocketAddr,
+        settings: Settings,
+    ) -> Result<BoundServer, Failure> {
         let guarded = outlast_http::check_address(address, &settings);
         guarded.map_err(|error| {
-            Failure::Refused(format!("{error}; `outlast token` makes one, for --tokens"))
+            Failure::Refused(format!(
+                "{error}; create one with `outlast token` and pass it with --tokens"
+            ))
         })?;
         let cannot = |error| {
             Failure::Failed(format!(
-                "{address} cannot be listened at: {error}; another port is chosen with --port, any free one with 0"
+                "cannot listen on {address}: {error}; choose another port with --port, or any free port with --port 0"
             ))
         };
         let listener = TcpListener::bind(address).await.map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
-        Ok(Face {
+        Ok(BoundServer {
             listener,
             settings,
             address,
@@ -41,7 +46,7 @@ impl Face {
     }
 
     /// Records metrics for `/metrics`. Call it before anything is measured.
-    pub(crate) fn with_metrics(mut self) -> Result<Face, Failure> {
+    pub(crate) fn with_metrics(mut self) -> Result<BoundServer, Failure> {
         let failed = |error: BuildError| Failure::Failed(error.to_string());
         let seconds = Matcher::Suffix("_seconds".into());
         let batches = Matcher::Suffix("_batch_size".into());
@@ -69,10 +74,10 @@ impl Face {
         stop: impl Future<Output = ()>,
     ) -> Result<(), Failure> {
         output.line(format!("http://{}/", self.address))?;
-        note("Ctrl-C stops it");
+        note("press Ctrl-C to stop");
         let router = outlast_http::router(client, self.settings);
         let served = outlast_http::serve(self.listener, router, ServeLimits::default(), stop);
-        let failed = |error| Failure::Failed(format!("serving failed: {error}"));
+        let failed = |error| Failure::Failed(format!("server failed: {error}"));
         served.await.map_err(failed)
     }
 }

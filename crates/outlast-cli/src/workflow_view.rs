@@ -38,7 +38,7 @@ pub(crate) fn standing(call: &ChildCall) -> &'static str {
     match (call.was_terminated, call.status) {
         (true, _) => "terminated",
         (false, Some(status)) => status.as_str(),
-        (false, None) => "not stored any more",
+        (false, None) => "no longer stored",
     }
 }
 
@@ -91,9 +91,9 @@ pub(crate) fn told(entry: &TimelineEntry, run: i32, now: Timestamp) -> String {
 fn applied(policy: &PolicyApplied, run: i32) -> String {
     let PolicyApplied { child, reason, .. } = policy;
     let told = match policy.policy {
-        ClosePolicy::RequestCancel => "asked to end",
+        ClosePolicy::RequestCancel => "asked to cancel",
         ClosePolicy::Terminate => "terminated",
-        ClosePolicy::Abandon => "left alone",
+        ClosePolicy::Abandon => "left running",
     };
     let before = policy.status_before.map(|it| format!(" when {it}"));
     let earlier = policy.origin.as_ref().filter(|it| it.run != run);
@@ -130,9 +130,9 @@ fn said(detail: &EventDetail, now: Timestamp) -> String {
         group.as_ref().map(place),
         on_parent_close
             .filter(|policy| *policy != ClosePolicy::Abandon)
-            .map(|policy| format!("{policy} when its parent ends")),
+            .map(|policy| format!("{policy} when its parent finishes")),
         reason.clone(),
-        failed.map(|call| format!("call {call} has failed")),
+        failed.map(|call| format!("call {call} failed")),
         winner.map(|member| format!("member {} was first", member + 1)),
         version.map(|version| format!("version {version}")),
         expected.as_ref().map(|it| format!("the history has {it}")),
@@ -156,27 +156,27 @@ fn passage(it: &Transition, deadline: Option<Timestamp>, now: Timestamp) -> Stri
     let is_retry = it.outcome == "retry";
     let parts = [
         (it.attempt > 0).then(|| format!("attempt {}", it.attempt + 1)),
-        (it.crashes > 0).then(|| format!("its worker had died {} times", it.crashes)),
+        (it.crashes > 0).then(|| format!("{} worker crashes", it.crashes)),
         it.woken_by.map(|by| match by {
             WokenBy::Signal => format!("woken by {}", it.signals.join(", ")),
-            WokenBy::Timeout => "woken by the end of its wait".to_owned(),
-            WokenBy::Cancel => "asked to end".to_owned(),
+            WokenBy::Timeout => "woken by its timeout".to_owned(),
+            WokenBy::Cancel => "cancel requested".to_owned(),
         }),
         it.error.clone(),
         it.children.map(|children| format!("{children} children")),
         (!it.awaits.is_empty()).then(|| format!("waits for {}", it.awaits.join(", "))),
         deadline.map(|due| match is_retry {
-            true => format!("again at {}", at(due)),
+            true => format!("retry at {}", at(due)),
             false => format!("until {}", at(due)),
         }),
         it.began
             .as_ref()
-            .map(|it| format!("began with {}", it.as_str())),
+            .map(|it| format!("started with {}", it.as_str())),
         it.state.as_ref().map(|it| format!("state {}", it.as_str())),
         it.left_out
-            .map(|bytes| format!("a state of {bytes} bytes is not recorded")),
+            .map(|bytes| format!("state of {bytes} bytes not recorded")),
         it.is_last
-            .then(|| "the history is full: what came after is not recorded".to_owned()),
+            .then(|| "the history is full; later transitions are not recorded".to_owned()),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     parts.join("; ")
@@ -248,7 +248,7 @@ mod tests {
         };
         assert_eq!(
             said(&scheduled, NOW),
-            "all 4 > 6: 2 of 50; terminate when its parent ends"
+            "all 4 > 6: 2 of 50; terminate when its parent finishes"
         );
         let failed = EventDetail {
             child: Some(InstanceId(44)),
@@ -278,8 +278,8 @@ mod tests {
         };
         assert_eq!(
             said(&waits, NOW),
-            "attempt 2; woken by the end of its wait; waits for paid, refused; until 15:00:40 UTC (in 40 s); \
-             a state of 300000 bytes is not recorded"
+            "attempt 2; woken by its timeout; waits for paid, refused; until 15:00:40 UTC (in 40 s); \
+             state of 300000 bytes not recorded"
         );
     }
 
@@ -303,7 +303,7 @@ mod tests {
             origin: Some(origin),
             reason: "parent 43 ended as done".into(),
         });
-        let expected = "instance 44 asked to end when awaiting_signal; parent 43 ended as done";
+        let expected = "instance 44 asked to cancel when awaiting_signal; parent 43 ended as done";
         assert_eq!(told(&applied, 1, NOW), expected);
         assert_eq!(
             told(&applied, 2, NOW),

@@ -1,10 +1,10 @@
 //! The state that every route shares: the client, the settings and the bounds on concurrent work.
 
 use crate::limits::{Limits, READ_BYTES_MAX, READ_TURN};
+use crate::overview::step_counter::StepCounter;
 use crate::problem::{Code, Problem};
 use crate::routes::Readiness;
 use crate::settings::Settings;
-use crate::step_counter::StepCounter;
 use outlast::Client;
 use std::sync::{Arc, Once, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,7 +27,7 @@ pub(crate) struct Api {
     /// Logs once that the server does not pass on the address of its peers.
     pub(crate) peer_is_unknown: Once,
     /// The memory that reads may use at once, in KiB.
-    reads: Arc<Semaphore>,
+    read_memory: Arc<Semaphore>,
     /// The OpenAPI document, built on the first request for it.
     document: OnceLock<Option<String>>,
 }
@@ -41,7 +41,7 @@ impl Api {
             waits: Arc::new(Semaphore::new(limits.waits)),
             readiness: Readiness::default(),
             peer_is_unknown: Once::new(),
-            reads: Arc::new(Semaphore::new(limits.read_bytes.max(READ_BYTES_MAX) / KIB)),
+            read_memory: Arc::new(Semaphore::new(limits.read_bytes.max(READ_BYTES_MAX) / KIB)),
             document: OnceLock::new(),
             client,
             settings,
@@ -49,20 +49,23 @@ impl Api {
     }
 
     /// Reserves memory for one request that reads values.
-    pub(crate) async fn room(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.room_for(READ_BYTES_MAX).await
+    pub(crate) async fn reserve(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.reserve_bytes(READ_BYTES_MAX).await
     }
 
     /// Reserves memory for `bytes`, or the whole budget if `bytes` is larger.
-    pub(crate) async fn room_for(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+    pub(crate) async fn reserve_bytes(
+        &self,
+        bytes: usize,
+    ) -> Result<OwnedSemaphorePermit, Problem> {
         let all = self.settings.limits.read_bytes.max(READ_BYTES_MAX);
         let permits = u32::try_from(bytes.min(all) / KIB).unwrap_or(u32::MAX);
-        let turn = self.reads.clone().acquire_many_owned(permits);
+        let turn = self.read_memory.clone().acquire_many_owned(permits);
         match tokio::time::timeout(READ_TURN, turn).await {
-            Ok(Ok(room)) => Ok(room),
+            Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(Problem::new(
                 Code::Unavailable,
-                "as many large answers are on their way as may be; try again later",
+                "too many large responses are in progress; try again later",
             )),
         }
     }
@@ -72,6 +75,7 @@ impl Api {
             .document
             .get_or_init(|| crate::routes::document().to_json().ok());
         let document = document.as_deref();
-        document.ok_or_else(|| Problem::new(Code::Internal, "the document cannot be written"))
+        document
+            .ok_or_else(|| Problem::new(Code::Internal, "the OpenAPI document could not be built"))
     }
 }

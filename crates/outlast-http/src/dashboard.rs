@@ -79,7 +79,7 @@ fn find(path: &str) -> Option<(&'static str, &'static [u8])> {
 /// Returns the page with its base address, to which every address in it is relative.
 fn page(prefix: &str, headers: &HeaderMap) -> Result<Response, Problem> {
     let (_, bytes) = find(INDEX)
-        .ok_or_else(|| Problem::new(Code::NotFound, "the dashboard is not part of this program"))?;
+        .ok_or_else(|| Problem::new(Code::NotFound, "this build does not include the dashboard"))?;
     let page = based(&String::from_utf8_lossy(bytes), &format!("{prefix}/ui/"));
     Ok(answer(
         "text/html; charset=utf-8",

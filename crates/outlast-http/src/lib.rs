@@ -35,37 +35,25 @@
 //! [`serve`] runs a router on its own listener, with a bound on every timeout and a graceful
 //! shutdown. An application that mounts the router sets these itself.
 
+mod access;
 mod api;
-mod attention;
-mod auth;
-mod barrier;
-mod charts;
-mod connections;
-mod cursor;
+mod bodies;
 mod dashboard;
-mod extract;
-mod guard;
 mod limits;
 mod openapi;
+mod overview;
 mod problem;
-mod query;
 mod read_budget;
+mod requests;
 mod routes;
-mod scoped_queries;
-mod serve;
+mod server;
 mod settings;
-mod shape;
-mod signature;
-mod step_counter;
-mod time;
-mod workflow_body;
-mod write_timeout;
 
-pub use auth::{BadToken, Role, Token};
-pub use guard::{NotGuarded, check_address};
+pub use access::guard::{NotGuarded, check_address};
+pub use access::signature::{BadSecret, WebhookRoute, WebhookSecret};
+pub use access::tokens::{BadToken, Role, Token};
 pub use limits::Limits;
 pub use problem::Code;
 pub use routes::router;
-pub use serve::{ServeLimits, serve};
+pub use server::serve::{ServeLimits, serve};
 pub use settings::Settings;
-pub use signature::{BadSecret, WebhookRoute, WebhookSecret};

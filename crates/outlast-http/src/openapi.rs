@@ -8,33 +8,34 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 const PLACE: &str = "{place}";
 
 /// The description of every error response.
-const REFUSAL: &str = "The request was refused: `code` says why to programs, `detail` to people.";
+const REFUSAL: &str = "The request failed. Programs read `code`, people read `detail`.";
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(
         title = "Outlast",
-        description = "State machines that outlast the process: start them, signal them, wait for them, look at them and mend them."
+        description = "Durable state machines and workflows: start, signal, wait for, inspect and repair instances."
     ),
     servers((url = "{place}")),
     security(("token" = [])),
-    modifiers(&Token),
+    modifiers(&BearerScheme),
     tags(
-        (name = "instances", description = "Starting instances and looking at them"),
-        (name = "signals", description = "Sending signals"),
+        (name = "instances", description = "Start and read instances"),
+        (name = "signals", description = "Send signals"),
         (name = "operations", description = "Retry, cancel, terminate and delete"),
-        (name = "queues", description = "Depths, pause and resume"),
-        (name = "workers", description = "Running engines"),
+        (name = "queues", description = "Queue depths, pause and resume"),
+        (name = "workers", description = "Registered workers"),
         (name = "machines", description = "Steps, counts and transitions"),
-        (name = "overview", description = "Everything at a glance, and live changes"),
-        (name = "health", description = "For those who watch the process"),
+        (name = "overview", description = "The overview, and live changes"),
+        (name = "health", description = "Health checks, metrics and this document"),
     )
 )]
 pub(crate) struct Document;
 
-struct Token;
+/// Declares the authentication by a bearer token.
+struct BearerScheme;
 
-impl Modify for Token {
+impl Modify for BearerScheme {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         let components = document.components.get_or_insert_default();

@@ -39,53 +39,53 @@ macro_rules! codes {
 
 codes! {
     /// A parameter, header or field is wrong.
-    InvalidRequest "invalid_request" BAD_REQUEST "The request is not valid";
+    InvalidRequest "invalid_request" BAD_REQUEST "Invalid request";
     /// The body is not the JSON that the route expects.
-    InvalidJson "invalid_json" BAD_REQUEST "The body is not the JSON expected";
+    InvalidJson "invalid_json" BAD_REQUEST "Invalid JSON body";
     /// The body is too large.
-    TooLarge "too_large" PAYLOAD_TOO_LARGE "The body is too large";
-    /// The body is nested too deep.
-    TooDeep "too_deep" BAD_REQUEST "The body is nested too deep";
+    TooLarge "too_large" PAYLOAD_TOO_LARGE "Body too large";
+    /// Body nested too deeply.
+    TooDeep "too_deep" BAD_REQUEST "Body nested too deeply";
     /// There is nothing at this address.
     NotFound "not_found" NOT_FOUND "Not found";
-    /// There is no such history.
-    NoHistory "no_history" NOT_FOUND "There is no such history";
+    /// No such history.
+    NoHistory "no_history" NOT_FOUND "No such history";
     /// No instance would read the signal.
-    NoTarget "no_target" NOT_FOUND "Nobody would read this signal";
+    NoTarget "no_target" NOT_FOUND "No live instance to signal";
     /// The inbox of the instance is full.
-    InboxFull "inbox_full" CONFLICT "The inbox is full";
-    /// The instance has not ended.
-    NotEnded "not_ended" CONFLICT "The instance has not ended";
+    InboxFull "inbox_full" CONFLICT "Inbox full";
+    /// Instance not finished.
+    NotEnded "not_ended" CONFLICT "Instance not finished";
     /// The instance has neither failed nor been cancelled.
-    NotFailed "not_failed" CONFLICT "The instance has not failed";
-    /// The instance has already ended.
-    AlreadyEnded "already_ended" CONFLICT "The instance has already ended";
+    NotFailed "not_failed" CONFLICT "Instance not failed";
+    /// Instance already finished.
+    AlreadyEnded "already_ended" CONFLICT "Instance already finished";
     /// A token is missing or unknown.
-    Unauthorized "unauthorized" UNAUTHORIZED "A token is needed";
-    /// The token does not allow this.
-    Forbidden "forbidden" FORBIDDEN "The token does not allow this";
+    Unauthorized "unauthorized" UNAUTHORIZED "Token required";
+    /// Not allowed with this token.
+    Forbidden "forbidden" FORBIDDEN "Not allowed with this token";
     /// The `Host` header names a host that is not served.
-    ForbiddenHost "forbidden_host" FORBIDDEN "This host is not served";
+    ForbiddenHost "forbidden_host" FORBIDDEN "Host not allowed";
     /// The request came from a page of another origin.
-    ForbiddenOrigin "forbidden_origin" FORBIDDEN "Pages of other origins may not ask";
+    ForbiddenOrigin "forbidden_origin" FORBIDDEN "Origin not allowed";
     /// The address does not take this method.
-    MethodNotAllowed "method_not_allowed" METHOD_NOT_ALLOWED "This method is not for this address";
+    MethodNotAllowed "method_not_allowed" METHOD_NOT_ALLOWED "Method not allowed";
     /// The body is not declared as JSON.
-    UnsupportedMediaType "unsupported_media_type" UNSUPPORTED_MEDIA_TYPE "The body must be JSON";
+    UnsupportedMediaType "unsupported_media_type" UNSUPPORTED_MEDIA_TYPE "Body must be JSON";
     /// A webhook's signature is missing or wrong.
-    BadSignature "bad_signature" UNAUTHORIZED "The signature is not right";
+    BadSignature "bad_signature" UNAUTHORIZED "Invalid signature";
     /// A webhook's timestamp is too far from now.
-    StaleTimestamp "stale_timestamp" UNAUTHORIZED "The timestamp is too far from now";
+    StaleTimestamp "stale_timestamp" UNAUTHORIZED "Timestamp out of range";
     /// The maximum number of event streams or long polls is open.
-    TooManyStreams "too_many_streams" SERVICE_UNAVAILABLE "Too many streams are open";
-    /// The database cannot answer now.
-    Unavailable "unavailable" SERVICE_UNAVAILABLE "The database cannot answer now";
+    TooManyStreams "too_many_streams" SERVICE_UNAVAILABLE "Too many open streams";
+    /// Database unavailable.
+    Unavailable "unavailable" SERVICE_UNAVAILABLE "Database unavailable";
     /// The request took too long.
-    Timeout "timeout" GATEWAY_TIMEOUT "It took too long";
+    Timeout "timeout" GATEWAY_TIMEOUT "Request timed out";
     /// The state of the instance prevents the operation.
-    Conflict "conflict" CONFLICT "Something stands in the way";
+    Conflict "conflict" CONFLICT "Conflict";
     /// The server has an internal error.
-    Internal "internal" INTERNAL_SERVER_ERROR "Something is broken here";
+    Internal "internal" INTERNAL_SERVER_ERROR "Internal error";
 }
 
 /// A refusal: a code, and a sentence about this case.
@@ -110,7 +110,7 @@ impl Problem {
     /// Reports that the instance does not exist or is outside the caller's scope. The text is the
     /// same for both, so it reveals nothing.
     pub(crate) fn no_instance(id: impl fmt::Display) -> Problem {
-        Problem::new(Code::NotFound, format!("there is no instance {id}"))
+        Problem::new(Code::NotFound, format!("instance {id} does not exist"))
     }
 }
 
@@ -128,24 +128,26 @@ impl From<Error> for Problem {
         }
         let (code, detail) = match error.kind() {
             ErrorKind::Transient | ErrorKind::Closed => {
-                let detail = "the database could not do it now; nothing is wrong with the request, try again";
+                let detail = "the database is temporarily unavailable; try again";
                 (Code::Unavailable, detail)
             }
-            ErrorKind::Conflict => (Code::Conflict, "somebody else was there first; look again"),
+            ErrorKind::Conflict => (
+                Code::Conflict,
+                "another request changed it first; read it again and retry",
+            ),
             ErrorKind::Invalid => {
-                let detail =
-                    "the database cannot be used as it is set up; the server's log says why";
+                let detail = "the database is misconfigured; see the server log";
                 (Code::Unavailable, detail)
             }
             ErrorKind::Corrupt => {
-                let detail = "what is stored cannot be read; the server's log says what and why";
+                let detail = "stored data could not be read; see the server log";
                 (Code::Internal, detail)
             }
         };
         tracing::warn!(
             error = &error as &dyn std::error::Error,
             code = code.as_str(),
-            "a request failed"
+            "request failed"
         );
         Problem::new(code, detail)
     }

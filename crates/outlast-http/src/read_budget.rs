@@ -16,12 +16,12 @@ const PIECE: usize = 64 * 1024;
 /// A body that is sent in chunks. Each chunk is a copy, because the connection keeps a few chunks
 /// after it took the last one. They must not keep the whole response alive after its memory is
 /// released.
-pub(crate) struct InRoom {
+pub(crate) struct BudgetedBody {
     rest: Bytes,
     _room: OwnedSemaphorePermit,
 }
 
-impl InRoom {
+impl BudgetedBody {
     /// Returns the response and releases the part of the reservation that it does not need.
     pub(crate) async fn answer(
         made: Response,
@@ -33,12 +33,12 @@ impl InRoom {
         // A buffer that grows by doubling is up to twice as large as its content.
         let needed = 2 * rest.len() / KIB + 1;
         drop(room.split(room.num_permits().saturating_sub(needed)));
-        let body = axum::body::Body::new(InRoom { rest, _room: room });
+        let body = axum::body::Body::new(BudgetedBody { rest, _room: room });
         Ok(Response::from_parts(head, body))
     }
 }
 
-impl Body for InRoom {
+impl Body for BudgetedBody {
     type Data = Bytes;
     type Error = Infallible;
 

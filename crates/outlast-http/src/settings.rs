@@ -1,8 +1,8 @@
 //! The settings of a router.
 
-use crate::auth::{Token, Tokens};
+use crate::access::signature::WebhookRoute;
+use crate::access::tokens::{Token, Tokens};
 use crate::limits::Limits;
-use crate::signature::WebhookRoute;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

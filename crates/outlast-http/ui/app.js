@@ -1,11 +1,11 @@
 // The frame of the screens: the navigation, the current screen, the token dialog.
 
-import { forgetToken, gate, storedToken } from './api.js';
+import { forgetToken, gate, storedToken } from './data/api.js';
 import { showKeys } from './keys.js';
-import { connection } from './live.js';
-import { dialog, problem, skeletons } from './parts.js';
+import { connection } from './data/live.js';
+import { dialog, problem, skeletons } from './draw/parts.js';
 import { href, onPlace } from './router.js';
-import { drawer, h, render } from './view.js';
+import { drawer, h, render } from './draw/view.js';
 
 const SCREENS = [
   { path: /^$/, name: '', load: () => import('./screens/overview.js') },
@@ -28,8 +28,8 @@ const NAVIGATION = [
 
 const CONNECTION = {
   live: ['Live', 'Changes arrive as they happen'],
-  polling: ['Every 5 s', 'There is no stream of changes just now, so the page asks every five seconds'],
-  connecting: ['Connecting', 'The stream of changes is being opened'],
+  polling: ['Every 5 s', 'The event stream is down; the page polls every five seconds'],
+  connecting: ['Connecting', 'Opening the event stream'],
 };
 
 /** The current screen, and the controller that ends it. */
@@ -55,8 +55,8 @@ function frame() {
         h('div', { class: 'foot' },
           h('div', { class: 'connection', 'data-state': connection.state, title: meaning, role: 'status' }, h('span', { class: 'text' }, state)),
           h('div', { class: 'foot-row' },
-            h('button', { class: 'quiet small', onclick: () => window.toggleTheme(), title: 'Light or dark (t)' }, 'Theme'),
-            h('button', { class: 'quiet small', onclick: showKeys, title: 'The keys (?)' }, 'Keys'),
+            h('button', { class: 'quiet small', onclick: () => window.toggleTheme(), title: 'Toggle light and dark (t)' }, 'Theme'),
+            h('button', { class: 'quiet small', onclick: showKeys, title: 'Keyboard shortcuts (?)' }, 'Keys'),
             storedToken() && h('button', { class: 'quiet small', onclick: signOut }, 'Sign out')))),
       h('main', { id: 'main', tabindex: '-1' }, shown())),
     h('div', { class: 'toasts', role: 'status', 'aria-live': 'polite' }),
@@ -65,7 +65,7 @@ function frame() {
 
 function shown() {
   if (current.failed) return problem(current.failed, () => location.reload());
-  if (!current.entry) return problem({ title: 'No such page', message: 'Nothing is shown at this address.' });
+  if (!current.entry) return problem({ title: 'Page not found', message: 'There is no page at this address.' });
   return current.screen ? h('div', { key: current, class: 'screen', mounted: current.mount }) : skeletons(8);
 }
 
@@ -124,14 +124,14 @@ function brand() {
 async function askForToken(refused) {
   let typed = '';
   const token = await dialog((close) => [
-    h('h2', {}, 'A token, please'),
+    h('h2', {}, 'Token required'),
     h('p', { class: 'soft' }, storedToken()
-      ? `The one in use is not accepted: ${refused.message}.`
-      : 'This server answers only with a token. It is kept for this tab until the tab is closed.'),
+      ? `The current token was refused: ${refused.message}.`
+      : 'This server requires a token. It is stored until you close this tab.'),
     h('label', {}, 'Token', h('input', { type: 'password', name: 'token', autofocus: true, autocomplete: 'off', required: true, oninput: (event) => { typed = event.target.value; } })),
     h('div', { class: 'actions' },
       h('button', { type: 'button', onclick: () => close(null) }, 'Not now'),
-      h('button', { type: 'submit', class: 'primary' }, 'Use it')),
+      h('button', { type: 'submit', class: 'primary' }, 'Sign in')),
   ], (close) => close(typed.trim() || null));
   setTimeout(drawFrame);
   return token;

@@ -1,7 +1,7 @@
 // Keyboard shortcuts. `?` shows this table.
 
-import { h } from './view.js';
-import { dialog } from './parts.js';
+import { h } from './draw/view.js';
+import { dialog } from './draw/parts.js';
 import { go, href } from './router.js';
 
 const PLACES = { o: ['', 'Overview'], m: ['machines', 'Machines'], i: ['instances', 'Instances'], q: ['queues', 'Queues'], w: ['workers', 'Workers'] };
@@ -57,11 +57,11 @@ function move(by) {
 export function showKeys() {
   const rows = [
     ...Object.entries(PLACES).map(([key, [, name]]) => [['g', key], name]),
-    [['j'], 'Next row'], [['k'], 'Row before'], [['Enter'], 'Open the row'],
-    [['/'], 'Filter'], [['Esc'], 'Leave a field, close a dialog'], [['t'], 'Light or dark'], [['?'], 'This list'],
+    [['j'], 'Next row'], [['k'], 'Previous row'], [['Enter'], 'Open row'],
+    [['/'], 'Filter'], [['Esc'], 'Leave field, close dialog'], [['t'], 'Toggle light and dark'], [['?'], 'Show shortcuts'],
   ];
   return dialog((close) => [
-    h('h2', {}, 'Keys'),
+    h('h2', {}, 'Keyboard shortcuts'),
     h('dl', { class: 'keys' }, rows.map(([keys, meaning]) => [h('dt', {}, keys.map((key) => [h('kbd', {}, key), ' '])), h('dd', {}, meaning)])),
     h('div', { class: 'actions' }, h('button', { type: 'submit', autofocus: true }, 'Close')),
   ]);

@@ -393,7 +393,7 @@ fn finding_names() -> BTreeSet<String> {
 
 /// The kinds of the overview are the only texts with an underscore in the source that makes them.
 fn attention_kinds() -> BTreeSet<String> {
-    let source = root().join("crates/outlast-http/src/attention.rs");
+    let source = root().join("crates/outlast-http/src/overview/attention.rs");
     let text = fs::read_to_string(source).unwrap();
     let is_kind = |text: &&str| {
         text.contains('_') && text.chars().all(|c| c == '_' || c.is_ascii_lowercase())

@@ -1,29 +1,10 @@
-//! One file per command, and the code that several of them share.
+//! One file per command, in a folder with the code that related commands share.
 
-pub(crate) mod bulk;
-pub(crate) mod bulk_summary;
-pub(crate) mod cascade;
-pub(crate) mod collect;
 pub(crate) mod completions;
-pub(crate) mod doctor;
-pub(crate) mod end_instances;
-pub(crate) mod family_count;
-pub(crate) mod get;
-pub(crate) mod histories;
-pub(crate) mod insert;
-pub(crate) mod line_files;
-pub(crate) mod list;
-pub(crate) mod migrate;
-pub(crate) mod operator;
-pub(crate) mod queues;
-pub(crate) mod serve;
-pub(crate) mod signal;
-pub(crate) mod target;
-pub(crate) mod token;
-pub(crate) mod tree;
-pub(crate) mod verb;
-pub(crate) mod watch;
-pub(crate) mod webhooks;
+pub(crate) mod database;
+pub(crate) mod instances;
+pub(crate) mod operations;
+pub(crate) mod server;
 pub(crate) mod workers;
 
 use crate::args::{Cli, Command};
@@ -31,12 +12,16 @@ use crate::database::{Access, Database};
 use crate::failure::Failure;
 use crate::output::{Logs, Output};
 use crate::{demo, top};
-use end_instances::Ending;
-use verb::Verb;
+use database::{collect, doctor, migrate};
+use instances::{get, histories, insert, list, signal, tree, watch};
+use operations::end_instances::Ending;
+use operations::verb::Verb;
+use operations::{bulk, end_instances, queues};
+use server::{serve, token};
 
 /// Runs a command.
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
-    tell(cli.verbose);
+    init_logs(cli.verbose);
     let output = Output::new(cli.output);
     match &cli.command {
         // These open their databases themselves, or need none.
@@ -65,7 +50,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         | Command::Doctor(_) => {}
     }
     let database = cli.database.open(access(&cli.command)).await?;
-    let result = on(&database, &cli.command, &output).await;
+    let result = run_on(&database, &cli.command, &output).await;
     database.close().await;
     result
 }
@@ -99,7 +84,7 @@ fn access(command: &Command) -> Access {
     }
 }
 
-async fn on(database: &Database, command: &Command, output: &Output) -> Result<(), Failure> {
+async fn run_on(database: &Database, command: &Command, output: &Output) -> Result<(), Failure> {
     match command {
         Command::Insert(args) => insert::run(args, database, output).await,
         Command::Signal(args) => signal::run(args, database, output).await,
@@ -129,7 +114,7 @@ async fn on(database: &Database, command: &Command, output: &Output) -> Result<(
 }
 
 /// Sends the logs of the libraries to stderr.
-fn tell(verbose: u8) {
+fn init_logs(verbose: u8) {
     let level = match verbose {
         0 => tracing::Level::WARN,
         1 => tracing::Level::INFO,

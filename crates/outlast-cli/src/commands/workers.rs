@@ -19,7 +19,7 @@ pub(crate) async fn run(database: &Database, output: &Output) -> Result<(), Fail
             .iter()
             .try_for_each(|it| output.line(it.id.to_string())),
         Format::Table if workers.is_empty() => {
-            note("no worker is registered: nothing runs");
+            note("no workers are registered");
             Ok(())
         }
         Format::Table => {
@@ -56,7 +56,7 @@ fn machines(worker: &Worker) -> String {
 pub(crate) fn lease(worker: &Worker, now: Timestamp) -> String {
     let ends = relative(worker.lease_expires_at, now);
     match worker.lease_expires_at > now {
-        true => format!("ends {ends}"),
-        false => format!("ended {ends}"),
+        true => format!("expires {ends}"),
+        false => format!("expired {ends}"),
     }
 }

@@ -1,7 +1,7 @@
 //! The engine of the demonstration, on either store.
 
 use super::machines::{Approval, Checkout, Fulfil, Invoice, LineItem, Order, Pack, PrintLabel};
-use crate::database::{Place, postgres};
+use crate::database::{Location, postgres};
 use crate::failure::Failure;
 use outlast::{Client, Engine, EngineBuilder, Sqlite, Store};
 use std::sync::Arc;
@@ -14,27 +14,27 @@ const RETENTION: Duration = Duration::from_secs(900);
 const GRACE: Duration = Duration::from_secs(3);
 
 /// A running engine.
-pub(super) struct Running {
+pub(super) struct DemoEngine {
     engine: Engine,
     store: Arc<dyn Store>,
 }
 
-impl Running {
+impl DemoEngine {
     /// Opens the database, creates it if necessary, and starts the engine.
-    pub(super) async fn start(place: &Place) -> Result<Running, Failure> {
+    pub(super) async fn start(place: &Location) -> Result<DemoEngine, Failure> {
         match place {
-            Place::Sqlite(path) => {
+            Location::Sqlite(path) => {
                 let store = Sqlite::open(path)?;
                 let engine = configured(Engine::builder(store.clone())).start().await?;
-                Ok(Running {
+                Ok(DemoEngine {
                     engine,
                     store: Arc::new(store),
                 })
             }
-            Place::Postgres { url, schema } => {
+            Location::Postgres { url, schema } => {
                 let store = postgres(url)?.schema(schema).connect().await?;
                 let engine = configured(Engine::builder(store.clone())).start().await?;
-                Ok(Running {
+                Ok(DemoEngine {
                     engine,
                     store: Arc::new(store),
                 })

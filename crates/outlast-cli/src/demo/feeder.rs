@@ -28,7 +28,7 @@ const PEOPLE: [&str; 5] = ["ada", "grace", "edsger", "barbara", "donald"];
 pub(super) async fn feed(client: Client, stop: CancellationToken) {
     loop {
         if let Err(error) = feed_once(&client).await {
-            tracing::warn!(%error, "the demonstration could not be fed; trying again");
+            tracing::warn!(%error, "could not start sample instances; trying again");
         }
         tokio::select! {
             biased;
@@ -53,7 +53,7 @@ pub(super) async fn feed_once(client: &Client) -> Result<(), Error> {
         if happens(10) {
             decide(client, &it).await?;
         } else if happens(3) {
-            cancel(client, &it, "handed in twice").await?;
+            cancel(client, &it, "submitted twice").await?;
         }
     }
     for it in waiting::<Running<Fulfil>>(client, Status::AwaitingSignal).await? {
@@ -65,7 +65,7 @@ pub(super) async fn feed_once(client: &Client) -> Result<(), Error> {
     }
     for it in waiting::<Order>(client, Status::AwaitingChildren).await? {
         if happens(3) {
-            cancel(client, &it, "the customer has changed their mind").await?;
+            cancel(client, &it, "the customer changed their mind").await?;
         }
     }
     Ok(())
@@ -159,10 +159,10 @@ async fn waiting<M: Machine>(client: &Client, status: Status) -> Result<Vec<Inst
 
 async fn pay(client: &Client, checkout: &Instance) -> Result<(), Error> {
     #[derive(serde::Deserialize)]
-    struct Asked {
+    struct CheckoutAmount {
         amount: u64,
     }
-    let Ok(Asked { amount }) = checkout.state.decode() else {
+    let Ok(CheckoutAmount { amount }) = checkout.state.decode() else {
         return Ok(());
     };
     // Some customers pay too much.

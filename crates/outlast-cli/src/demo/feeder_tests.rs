@@ -1,8 +1,8 @@
 //! Every fed instance finishes, and the number of live ones is bounded.
 
 use super::*;
-use crate::database::Place;
-use crate::demo::engine::Running;
+use crate::database::Location;
+use crate::demo::engine::DemoEngine;
 use outlast::{Count, Sqlite};
 
 /// Longer than anything in these tests takes.
@@ -28,8 +28,8 @@ async fn without_an_engine_it_stops_at_its_bound() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_approval_that_is_cancelled_releases_its_money_first() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::Sqlite(folder.path().join("demo.db"));
-    let running = Running::start(&place).await.unwrap();
+    let place = Location::Sqlite(folder.path().join("demo.db"));
+    let running = DemoEngine::start(&place).await.unwrap();
     let client = running.client();
     let ask = Request::Ask {
         expense: 7,
@@ -38,13 +38,13 @@ async fn an_approval_that_is_cancelled_releases_its_money_first() {
     let inserted = client.insert(New::<Approval>(ask)).await.unwrap();
     let id = inserted.id().unwrap();
     let settled = client.wait_settled(id, PATIENT).await.unwrap();
-    cancel(&client, &settled, "handed in twice").await.unwrap();
+    cancel(&client, &settled, "submitted twice").await.unwrap();
     let ended = client.wait_ended(id, PATIENT).await.unwrap();
     assert_eq!(ended.status, Status::Cancelled);
     let error = ended.last_error.unwrap();
     assert!(
         error.starts_with("cancelled by ")
-            && error.ends_with(": handed in twice; the 90 of expense 7 are free again"),
+            && error.ends_with(": submitted twice; released 90 for expense 7"),
         "{error}"
     );
     running.stop().await;
@@ -53,8 +53,8 @@ async fn an_approval_that_is_cancelled_releases_its_money_first() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lines_of_an_order_that_is_cancelled_end_with_it() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::Sqlite(folder.path().join("demo.db"));
-    let running = Running::start(&place).await.unwrap();
+    let place = Location::Sqlite(folder.path().join("demo.db"));
+    let running = DemoEngine::start(&place).await.unwrap();
     let client = running.client();
     let order = Fulfilment::Pack {
         order: 1,
@@ -79,8 +79,8 @@ async fn the_lines_of_an_order_that_is_cancelled_end_with_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_fed_runs_and_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::Sqlite(folder.path().join("demo.db"));
-    let running = Running::start(&place).await.unwrap();
+    let place = Location::Sqlite(folder.path().join("demo.db"));
+    let running = DemoEngine::start(&place).await.unwrap();
     let client = running.client();
     let order = Fulfilment::Pack {
         order: 1,
@@ -110,7 +110,7 @@ async fn what_is_fed_runs_and_is_there_after_a_restart() {
     assert_eq!(settled.status, Status::AwaitingSignal);
     running.stop().await;
 
-    let running = Running::start(&place).await.unwrap();
+    let running = DemoEngine::start(&place).await.unwrap();
     let client = running.client();
     let checkout = client.get(parked).await.unwrap().unwrap();
     pay(&client, &checkout).await.unwrap();

@@ -7,13 +7,13 @@ mod engine;
 mod feeder;
 mod machines;
 
-use crate::database::{DatabaseArgs, Place};
+use crate::database::{DatabaseArgs, Location};
 use crate::failure::Failure;
 use crate::output::{Output, note};
-use crate::server::Face;
+use crate::server::BoundServer;
 use crate::shutdown_signal;
 use clap::Args;
-use engine::Running;
+use engine::DemoEngine;
 use outlast_http::Settings;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -34,18 +34,18 @@ pub(crate) struct DemoArgs {
 }
 
 impl DemoArgs {
-    fn place(&self, schema: &str) -> Result<Place, Failure> {
+    fn place(&self, schema: &str) -> Result<Location, Failure> {
         if let Some(url) = &self.postgres {
-            return Ok(Place::Postgres {
+            return Ok(Location::Postgres {
                 url: url.clone(),
                 schema: schema.to_owned(),
             });
         }
         std::fs::create_dir_all(&self.folder).map_err(|error| {
             let folder = self.folder.display();
-            Failure::Failed(format!("the folder {folder} cannot be made: {error}"))
+            Failure::Failed(format!("cannot create folder {folder}: {error}"))
         })?;
-        Ok(Place::Sqlite(self.folder.join("demo.db")))
+        Ok(Location::Sqlite(self.folder.join("demo.db")))
     }
 }
 
@@ -58,18 +58,20 @@ pub(crate) async fn run(
     refuse_database(database)?;
     let place = args.place(&database.schema)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
-    let face = Face::at(address, Settings::new()).await?.with_metrics()?;
-    let running = Running::start(&place).await?;
+    let server = BoundServer::at(address, Settings::new())
+        .await?
+        .with_metrics()?;
+    let running = DemoEngine::start(&place).await?;
     note(match &place {
-        Place::Sqlite(path) => format!("sample machines run on {}", path.display()),
-        Place::Postgres { schema, .. } => format!("sample machines run in schema {schema}"),
+        Location::Sqlite(path) => format!("running sample machines on {}", path.display()),
+        Location::Postgres { schema, .. } => format!("running sample machines in schema {schema}"),
     });
     let stop = CancellationToken::new();
     let feeder = tokio::spawn(feeder::feed(running.client(), stop.clone()));
-    let served = face
+    let served = server
         .serve(running.client(), output, shutdown_signal::asked())
         .await;
-    note("stopping: what runs is finished first");
+    note("stopping after the running steps");
     stop.cancel();
     // The feeder stops between two rounds, and a panic has already been logged.
     let _ = feeder.await;
@@ -83,7 +85,7 @@ fn refuse_database(database: &DatabaseArgs) -> Result<(), Failure> {
     let in_environment = std::env::var("OUTLAST_DATABASE").ok();
     match database.database.is_some() && database.database != in_environment {
         true => Err(Failure::Usage(
-            "demo has a database of its own: choose its place with --folder, or a server with --postgres".to_owned(),
+            "demo uses its own database; choose one with --folder or --postgres instead of --database".to_owned(),
         )),
         false => Ok(()),
     }

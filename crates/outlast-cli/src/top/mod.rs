@@ -1,9 +1,9 @@
 //! `outlast top`: the whole database on one screen.
 //!
-//! `snapshot` reads, `status_counts` counts all instances in slices, `acts` folds the operations,
-//! `view` draws.
+//! `snapshot` reads, `status_counts` counts all instances in slices, `operation_lines` folds the
+//! operations, `view` draws.
 
-mod acts;
+mod operation_lines;
 mod snapshot;
 mod status_counts;
 mod view;
@@ -42,7 +42,8 @@ enum KeyPress {
 
 pub(crate) async fn run(args: &TopArgs, database: &Database) -> Result<(), Failure> {
     if !std::io::stdout().is_terminal() {
-        let words = "top needs a terminal; `outlast count`, `outlast queues -o json` and their like are for scripts";
+        let words =
+            "top needs a terminal; in scripts use `outlast count` or `outlast queues -o json`";
         return Err(Failure::Usage(words.to_owned()));
     }
     let terminal = ratatui::try_init()?;
@@ -56,14 +57,14 @@ async fn watch(
     database: &Database,
     mut terminal: DefaultTerminal,
 ) -> Result<(), Failure> {
-    let mut wishes = listen();
+    let mut keys = listen();
     let mut watcher = Watcher::default();
     let mut seen = Snapshot::default();
     loop {
         match watcher.look(&database.client).await {
             Ok(snapshot) => seen = snapshot,
             // The screen stays and shows the error: the database may come back.
-            Err(error) => seen.trouble = Some(error.to_string()),
+            Err(error) => seen.error = Some(error.to_string()),
         }
         terminal.draw(|frame| view::draw(frame, &seen))?;
         let next_look = tokio::time::sleep(args.every.max(SHORTEST));
@@ -71,7 +72,7 @@ async fn watch(
         loop {
             tokio::select! {
                 () = &mut next_look => break,
-                wish = wishes.recv() => match wish {
+                key = keys.recv() => match key {
                     Some(KeyPress::Redraw) => { terminal.draw(|frame| view::draw(frame, &seen))?; }
                     Some(KeyPress::Quit) | None => return Ok(()),
                 },
@@ -83,25 +84,25 @@ async fn watch(
 /// Reads the keyboard on its own thread, because the read blocks. The thread ends when the
 /// receiver is dropped.
 fn listen() -> mpsc::Receiver<KeyPress> {
-    let (tell, wishes) = mpsc::channel(16);
+    let (sender, keys) = mpsc::channel(16);
     std::thread::spawn(move || {
-        while !tell.is_closed() {
-            let wish = match event::poll(LISTENING) {
-                Ok(true) => event::read().ok().and_then(|event| wish_of(&event)),
+        while !sender.is_closed() {
+            let key = match event::poll(LISTENING) {
+                Ok(true) => event::read().ok().and_then(|event| key_press(&event)),
                 Ok(false) => None,
                 Err(_) => return,
             };
-            if let Some(wish) = wish
-                && tell.blocking_send(wish).is_err()
+            if let Some(key) = key
+                && sender.blocking_send(key).is_err()
             {
                 return;
             }
         }
     });
-    wishes
+    keys
 }
 
-fn wish_of(event: &Event) -> Option<KeyPress> {
+fn key_press(event: &Event) -> Option<KeyPress> {
     match event {
         Event::Key(key) if key.kind == KeyEventKind::Press => {
             let is_interrupt = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn q_escape_and_control_c_quit_and_nothing_else_does() {
-        let pressed = |code, modifiers| wish_of(&Event::Key(KeyEvent::new(code, modifiers)));
+        let pressed = |code, modifiers| key_press(&Event::Key(KeyEvent::new(code, modifiers)));
         assert_eq!(
             pressed(KeyCode::Char('q'), KeyModifiers::NONE),
             Some(KeyPress::Quit)
@@ -139,6 +140,6 @@ mod tests {
             Some(KeyPress::Quit)
         );
         assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::NONE), None);
-        assert_eq!(wish_of(&Event::Resize(80, 24)), Some(KeyPress::Redraw));
+        assert_eq!(key_press(&Event::Resize(80, 24)), Some(KeyPress::Redraw));
     }
 }

@@ -1,6 +1,6 @@
 //! The data of one screen, read at one time.
 
-use super::acts::{self, Act};
+use super::operation_lines::{self, OperationLine};
 use super::status_counts::{Counts, StatusCounts};
 use outlast::{
     Client, Error, Filter, Instance, ListRequest, QueueSummary, Status, Timestamp, Worker,
@@ -19,9 +19,9 @@ pub(super) struct Snapshot {
     /// The newest failures.
     pub(super) failures: Vec<Instance>,
     /// The latest operations, newest first.
-    pub(super) acts: Vec<Act>,
+    pub(super) operations: Vec<OperationLine>,
     /// The error of the last read; the other data is then older.
-    pub(super) trouble: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 impl Default for Snapshot {
@@ -32,8 +32,8 @@ impl Default for Snapshot {
             queues: Vec::new(),
             workers: Vec::new(),
             failures: Vec::new(),
-            acts: Vec::new(),
-            trouble: None,
+            operations: Vec::new(),
+            error: None,
         }
     }
 }
@@ -41,7 +41,7 @@ impl Default for Snapshot {
 /// Reads the database repeatedly.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
-    tally: StatusCounts,
+    status_counts: StatusCounts,
 }
 
 impl Watcher {
@@ -57,12 +57,12 @@ impl Watcher {
         };
         Ok(Snapshot {
             now: client.now().await?,
-            counts: self.tally.look(client).await?,
+            counts: self.status_counts.look(client).await?,
             queues: client.queues().await?,
             workers: client.workers().await?,
             failures: client.list(failed).await?.instances,
-            acts: acts::fold(&client.operations(None).await?),
-            trouble: None,
+            operations: operation_lines::fold(&client.operations(None).await?),
+            error: None,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Draws a snapshot.
 
-use super::acts::Act;
+use super::operation_lines::OperationLine;
 use super::snapshot::Snapshot;
 use crate::commands::workers::lease;
 use crate::format::{count, harmless, relative, time_of_day};
@@ -37,14 +37,15 @@ pub(super) fn draw(frame: &mut Frame<'_>, seen: &Snapshot) {
         seen.queues.len().clamp(1, 8),
         seen.failures.len().max(1),
         seen.workers.len().clamp(1, 6),
-        seen.acts.len().clamp(1, 5),
+        seen.operations.len().clamp(1, 5),
     ];
-    let [queues, failures, workers, acts] = shares(wanted, rest.height).map(Constraint::Length);
-    let areas = Layout::vertical([queues, workers, acts, failures]);
-    let [queues, workers, acts, failures] = areas.areas(rest);
+    let [queues, failures, workers, operations] =
+        shares(wanted, rest.height).map(Constraint::Length);
+    let areas = Layout::vertical([queues, workers, operations, failures]);
+    let [queues, workers, operations, failures] = areas.areas(rest);
     draw_queues(frame, queues, &seen.queues, seen.now);
     draw_workers(frame, workers, &seen.workers, seen.now);
-    draw_acts(frame, acts, &seen.acts, seen.now);
+    draw_operations(frame, operations, &seen.operations, seen.now);
     draw_failures(frame, failures, &seen.failures, seen.now);
 }
 
@@ -81,8 +82,8 @@ fn heading(seen: &Snapshot) -> Paragraph<'_> {
         Span::from(format!("  {} UTC  ", time_of_day(seen.now))),
         Span::from("q quits").dim(),
     ];
-    if let Some(trouble) = &seen.trouble {
-        let words = format!("  not up to date: {}", harmless(trouble));
+    if let Some(error) = &seen.error {
+        let words = format!("  stale: {}", harmless(error));
         parts.push(Span::from(words).red());
     }
     Paragraph::new(Line::from(parts))
@@ -175,8 +176,13 @@ fn draw_workers(frame: &mut Frame<'_>, area: Rect, workers: &[Worker], now: Time
     draw_table(frame, area, " workers ", &headings, rows.collect(), &widths);
 }
 
-fn draw_acts(frame: &mut Frame<'_>, area: Rect, acts: &[Act], now: Timestamp) {
-    let rows = acts.iter().map(|act| {
+fn draw_operations(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    operations: &[OperationLine],
+    now: Timestamp,
+) {
+    let rows = operations.iter().map(|act| {
         Row::new([
             act.verb.to_string(),
             harmless(&act.to),
@@ -196,7 +202,7 @@ fn draw_acts(frame: &mut Frame<'_>, area: Rect, acts: &[Act], now: Timestamp) {
     draw_table(
         frame,
         area,
-        " what was done ",
+        " operations ",
         &headings,
         rows.collect(),
         &widths,

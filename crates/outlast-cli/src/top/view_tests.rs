@@ -71,7 +71,7 @@ async fn what_instances_say_cannot_steer_the_terminal_and_trouble_is_told() {
     failed.last_error = Some("card \u{1b}[31mdeclined".into());
     let seen = Snapshot {
         failures: vec![failed],
-        trouble: Some("the server is gone".into()),
+        error: Some("the server is gone".into()),
         ..Snapshot::default()
     };
     let screen = screen(&seen, 120, 30);
@@ -80,7 +80,7 @@ async fn what_instances_say_cannot_steer_the_terminal_and_trouble_is_told() {
         failure.contains("charge") && !failure.contains('\u{1b}'),
         "{failure}"
     );
-    line_with(&screen, "not up to date: the server is gone");
+    line_with(&screen, "stale: the server is gone");
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ async fn a_cancel_asks_and_the_machine_decides(site: &Site) {
     let engine = site.engine().await;
     let id = careful(site, &engine).await;
     let asked = site.run(["cancel", &id, "--reason", "ordered twice"]);
-    assert_eq!(asked.succeeds().line(), "1 asked to end");
+    assert_eq!(asked.succeeds().line(), "1 asked to cancel");
     let answered = engine
         .until(&id, |it| {
             it.step == "undone" && it.status == Status::AwaitingSignal
@@ -43,7 +43,7 @@ async fn a_cancel_asks_and_the_machine_decides(site: &Site) {
         .await;
     assert!(answered.cancel.unwrap().answered);
     let again = site.run(["cancel", &id]).succeeds();
-    assert_eq!(again.line(), "0 asked to end, 1 was asked before");
+    assert_eq!(again.line(), "0 asked to cancel, 1 already requested");
     let seen = site.run(["get", &id]).succeeds().out();
     assert!(
         seen.contains("ago, answered: cancelled by ada: ordered twice"),
@@ -59,7 +59,7 @@ async fn a_cancel_asks_and_the_machine_decides(site: &Site) {
     for verb in ["cancel", "terminate"] {
         let late = site.run([verb, &id]).ends_with(4);
         assert!(
-            late.err().contains("has ended already: it is cancelled"),
+            late.err().contains("is already cancelled"),
             "{}",
             late.err()
         );
@@ -72,7 +72,7 @@ async fn without_an_engine_a_cancel_waits_and_a_terminate_ends(site: &Site) {
     let asked = site.run(["cancel", &id, "-o", "ids"]).succeeds();
     assert_eq!(
         (asked.line(), asked.err().as_str()),
-        (id.clone(), "1 asked to end\n")
+        (id.clone(), "1 asked to cancel\n")
     );
     let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
     let instance = &seen["instance"];
@@ -140,13 +140,13 @@ async fn what_never_started_is_cancelled_at_once(site: &Site) {
     let held = children.lines().next().unwrap();
     let shown = site.run(["get", held]).succeeds().out();
     assert!(
-        shown.contains("waits for a place among its siblings")
+        shown.contains("waits for a slot in the window")
             && shown.contains("round 1, position 2")
-            && shown.contains("asked to end with its parent"),
+            && shown.contains("cancelled with its parent"),
         "{shown}"
     );
     let cancelled = site.run(["cancel", held]).succeeds();
-    assert_eq!(cancelled.line(), "0 asked to end, 1 never started");
+    assert_eq!(cancelled.line(), "0 asked to cancel, 1 never started");
     let seen = site.run(["get", held, "-o", "json"]).succeeds().json();
     assert_eq!(seen["instance"]["status"], json!("cancelled"));
     assert_eq!(seen["instance"]["last_error"], json!("cancelled by ada"));
@@ -194,11 +194,11 @@ async fn many_are_asked_by_a_filter(site: &Site) {
     assert_eq!(dry.line(), "2");
     site.run(["cancel", &ids[0]]).succeeds();
     let all = site.run(["cancel", "--all", "--yes"]).succeeds();
-    assert_eq!(all.line(), "1 asked to end, 1 was asked before");
+    assert_eq!(all.line(), "1 asked to cancel, 1 already requested");
     let again = site.run_with(["cancel", "-", "--yes"], &ids.join("\n"));
     assert_eq!(
         again.succeeds().line(),
-        "0 asked to end, 2 were asked before"
+        "0 asked to cancel, 2 already requested"
     );
     site.run(["cancel", "4711"]).ends_with(3);
 }

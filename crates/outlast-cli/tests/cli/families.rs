@@ -56,7 +56,7 @@ async fn a_tree_shows_policies_positions_places_and_the_join(site: &Site) {
     let tree = site.run(["tree", &id]).succeeds().out();
     let lines: Vec<_> = tree.lines().collect();
     assert!(
-        lines[2].ends_with("│  waits for all: 0 of 2 ended"),
+        lines[2].ends_with("│  waits for all: 0 of 2 finished"),
         "{tree}"
     );
     assert!(
@@ -64,19 +64,17 @@ async fn a_tree_shows_policies_positions_places_and_the_join(site: &Site) {
         "{tree}"
     );
     assert!(
-        lines[5].ends_with("│  waits for all: 0 of 3 ended; window of 2"),
+        lines[5].ends_with("│  waits for all: 0 of 3 finished; window of 2"),
         "{tree}"
     );
     assert!(
         lines[6].starts_with("│  ├─ 0: ")
-            && lines[6].ends_with("awaiting_signal at answer (asked to end with its parent)"),
+            && lines[6].ends_with("awaiting_signal at answer (cancelled with its parent)"),
         "{tree}"
     );
     assert!(
         lines[8].starts_with("│  └─ 2: ")
-            && lines[8].ends_with(
-                "runnable at park (waits for a place in the window, asked to end with its parent)"
-            ),
+            && lines[8].ends_with("runnable at park (held, cancelled with its parent)"),
         "{tree}"
     );
     let tree = site.run(["tree", &id, "-o", "json"]).succeeds().json();
@@ -101,7 +99,7 @@ async fn a_quorum_shows_how_many_are_done_and_needed(site: &Site) {
     engine.until(&id, |it| it.children_pending == 2).await;
     let tree = site.run(["tree", &id]).succeeds().out();
     assert!(
-        tree.contains("waits for any 2 to be done: 1 of 4 done, 1 failed; until "),
+        tree.contains("waits for any 2 done: 1 of 4 done, 1 failed; until "),
         "{tree}"
     );
     let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
@@ -125,7 +123,7 @@ async fn a_join_says_why_and_what_was_done_to_the_rest(site: &Site) {
     let shown = site.run(["get", &id]).succeeds().out();
     assert!(
         shown.contains(&format!(
-            "joined at the failure of {failed}: 1 of 2 ended, 1 failed; the rest is terminated"
+            "joined by the failure of {failed}: 1 of 2 finished, 1 failed; the rest is terminated"
         )),
         "{shown}"
     );
@@ -194,7 +192,7 @@ async fn a_family_is_terminated_though_nobody_runs_it(site: &Site) {
         assert_eq!(told.len(), 3, "{seen}");
     }
     let again = site.run(["terminate", &id, "--tree", "--yes"]).ends_with(4);
-    let words = format!("nothing lives in the family of instance {id}");
+    let words = format!("no live instances in the family of instance {id}");
     assert!(again.err().contains(&words), "{}", again.err());
 }
 
@@ -226,7 +224,9 @@ async fn a_parent_stays_until_its_children_were_told(site: &Site) {
     assert_eq!(live(site), "3");
     let early = site.run(["delete", &id]).ends_with(4);
     assert!(
-        early.err().contains("children that are still to be told"),
+        early
+            .err()
+            .contains("children that are still being cancelled"),
         "{}",
         early.err()
     );
@@ -240,7 +240,7 @@ async fn a_parent_stays_until_its_children_were_told(site: &Site) {
 async fn what_names_no_family_is_refused(site: &Site) {
     let missing = site.run(["cancel", "4711", "--tree", "--yes"]).ends_with(3);
     assert!(
-        missing.err().contains("there is no instance 4711"),
+        missing.err().contains("instance 4711 does not exist"),
         "{}",
         missing.err()
     );

@@ -171,7 +171,7 @@ async fn a_history_is_a_timeline_and_json_lines(site: &Site) {
         "failure_handled",
         "signal_consumed",
         "continued_as_new",
-        "request_cancel when its parent ends",
+        "request_cancel when its parent finishes",
     ] {
         assert!(table.contains(word), "{word}: {table}");
     }
@@ -213,7 +213,7 @@ async fn a_timeline_ends_with_the_policies_that_were_applied(site: &Site) {
     let table = site.run(["history", &id]).succeeds().out();
     let last = table.lines().last().unwrap();
     let told = format!(
-        "instance {clerk} asked to end when awaiting_signal; parent {id} ended as cancelled"
+        "instance {clerk} asked to cancel when awaiting_signal; parent {id} ended as cancelled"
     );
     assert!(
         last.contains("policy_applied") && last.contains("clerk") && last.contains(&told),
@@ -294,7 +294,7 @@ async fn a_tree_marks_workflows_with_their_run(site: &Site) {
     let tree = site.run(["tree", &id]).succeeds().out();
     let begins = format!("{id} errand/1 run 1 awaiting_");
     assert!(tree.starts_with(&begins), "{tree}");
-    let child = format!("{clerk} clerk/1 awaiting_signal at answer (asked to end with its parent)");
+    let child = format!("{clerk} clerk/1 awaiting_signal at answer (cancelled with its parent)");
     assert!(tree.contains(&child), "{tree}");
     engine.stop().await;
 }
@@ -304,9 +304,7 @@ async fn what_has_no_history_is_refused(site: &Site) {
     for command in ["history", "export"] {
         let refused = site.run([command, &id]).ends_with(4);
         assert!(
-            refused
-                .err()
-                .contains("it is not a workflow and its machine records none"),
+            refused.err().contains("the machine records none"),
             "{}",
             refused.err()
         );
@@ -342,7 +340,7 @@ async fn the_transitions_of_a_machine_are_a_table_and_json_lines(site: &Site) {
     assert_eq!(words(5)[3..5], ["balance", "done"]);
     for said in [
         "the book is taken",
-        r#"began with {"number":7}"#,
+        r#"started with {"number":7}"#,
         r#"attempt 2; waits for paid; state {"number":7,"booked":true}"#,
         "woken by paid",
     ] {

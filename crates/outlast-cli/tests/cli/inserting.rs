@@ -121,7 +121,7 @@ async fn a_signal_twice_is_a_duplicate_and_one_to_nobody_is_not_found(site: &Sit
     );
     let nobody = site.run(["signal", "4711", "paid"]).ends_with(3);
     assert!(
-        nobody.err().contains("there is no instance 4711"),
+        nobody.err().contains("instance 4711 does not exist"),
         "{}",
         nobody.err()
     );

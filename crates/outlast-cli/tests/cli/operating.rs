@@ -72,7 +72,7 @@ async fn many_are_done_only_when_somebody_says_yes(site: &Site) {
         .succeeds();
     assert_eq!(
         (again.line().as_str(), again.err().as_str()),
-        ("0 terminated", "nothing fits\n")
+        ("0 terminated", "no instances match\n")
     );
 }
 
@@ -155,11 +155,11 @@ async fn what_would_be_collected_is_counted_before_anybody_is_asked(site: &Site)
     site.run(["terminate", &ids[0], &ids[1], "--yes"])
         .succeeds();
     let refused = site.run(["collect", "--older-than", "0s"]).ends_with(4);
-    let question = "remove 2 instances that ended more than 0 ms ago, except children whose parent lives? Nobody is here";
+    let question = "delete 2 instances that finished more than 0 ms ago, except children of live parents? stdin is not";
     assert!(refused.err().contains(question), "{}", refused.err());
     let part = site.run(["collect", "--older-than", "0s", "-n", "1"]);
     let part = part.ends_with(4).err();
-    assert!(part.contains("remove 1 of 2 instances"), "{part}");
+    assert!(part.contains("delete 1 of 2 instances"), "{part}");
     let dry = site
         .run(["collect", "--older-than", "0s", "--dry-run"])
         .succeeds();
@@ -180,8 +180,8 @@ async fn what_would_be_collected_is_counted_before_anybody_is_asked(site: &Site)
         let mut command = site.command(["collect", "--older-than", "30d"]);
         command.args(answered);
         let none = Ran::of(command).succeeds();
-        assert_eq!(none.line(), "0 removed");
-        assert_eq!(none.err(), "nothing fits\n");
+        assert_eq!(none.line(), "0 deleted");
+        assert_eq!(none.err(), "no instances match\n");
     }
     site.run(["collect", "--older-than", "99999w"]).ends_with(2);
     assert_eq!(site.run(["count"]).succeeds().line(), "3");
@@ -204,9 +204,9 @@ async fn children_stay_as_long_as_their_parent_lives(site: &Site) {
     };
     let dry = site.run(["collect", "--older-than", "0s", "--dry-run"]);
     assert_eq!(dry.succeeds().line(), "2");
-    assert_eq!(collect().line(), "0 removed");
+    assert_eq!(collect().line(), "0 deleted");
     site.run(["terminate", &parent]).succeeds();
-    assert_eq!(collect().line(), "3 removed");
+    assert_eq!(collect().line(), "3 deleted");
     assert_eq!(site.run(["count"]).succeeds().line(), "1");
 }
 

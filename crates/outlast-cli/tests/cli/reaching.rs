@@ -5,7 +5,7 @@ use outlast_testbed::shared::{connect, unique_schema, url};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-const WARNING: &str = "the password is on the command line";
+const WARNING: &str = "read a password on the command line";
 
 /// A role that must give a password, where the server asks for one. Where it does not, any is taken.
 fn with_password(url: &str, password: &str) -> String {
@@ -50,8 +50,11 @@ fn a_file_that_names_no_database_is_a_mistake() {
     let empty = folder.path().join("empty");
     fs::write(&empty, "\n").unwrap();
     for (file, said) in [
-        (empty, "does not name a database"),
-        (folder.path().join("missing"), "cannot be read"),
+        (empty, "it must name the database"),
+        (
+            folder.path().join("missing"),
+            "cannot read the database from file",
+        ),
     ] {
         let mut command = bare();
         command.args(["count", "-d", &format!("@{}", file.display())]);

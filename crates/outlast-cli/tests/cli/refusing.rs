@@ -49,7 +49,7 @@ fn a_file_without_a_schema_is_told_what_to_do() {
     let path = folder.path().join("empty.db");
     std::fs::write(&path, "").unwrap();
     let old = run(["-d", &path.display().to_string(), "list"]).ends_with(5);
-    assert!(old.err().contains("has version 0"), "{}", old.err());
+    assert!(old.err().contains("has schema version 0"), "{}", old.err());
     std::fs::write(
         &path,
         "this is no database, and long enough to be read as one ".repeat(40),
@@ -106,5 +106,5 @@ async fn a_list_of_none_is_not_asked_for_and_no_ids_are_nothing_to_ask_about() {
         .ends_with(2);
     let none = site.run_with(["retry", "-"], "\n").succeeds();
     assert_eq!(none.line(), "0 retried");
-    assert!(none.err().contains("stdin has no ids"), "{}", none.err());
+    assert!(none.err().contains("no ids on stdin"), "{}", none.err());
 }

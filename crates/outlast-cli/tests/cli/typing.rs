@@ -29,7 +29,7 @@ async fn whoever_does_not_say_yes_has_done_nothing(site: &Site) {
         let mut terminal = Terminal::start(&site.command(["terminate", "--machine", "a"]));
         terminal.shows("terminate 3 instances? [y/N] ");
         terminal.types(answer);
-        terminal.shows("nothing was done");
+        terminal.shows("aborted");
         terminal.ends_with(4);
     }
     assert_eq!(cancelled(site), "0");
@@ -53,7 +53,7 @@ async fn whoever_says_yes_has_it_done(site: &Site) {
 async fn ending_a_family_asks_with_how_many_live(site: &Site) {
     let id = insert(site, 1).remove(0);
     let question = format!("terminate the family of instance {id}, 1 live of 1? [y/N] ");
-    for (answer, said, code) in [("n\n", "nothing was done", 4), ("y\n", "terminated: ", 0)] {
+    for (answer, said, code) in [("n\n", "aborted", 4), ("y\n", "terminated: ", 0)] {
         let mut terminal = Terminal::start(&site.command(["terminate", &id, "--tree"]));
         terminal.shows(&question);
         terminal.types(answer);
@@ -68,17 +68,17 @@ async fn collecting_asks_with_the_number_that_it_removes(site: &Site) {
     site.run(["terminate", &ids[0], &ids[1], "--yes"])
         .succeeds();
     let collect = || Terminal::start(&site.command(["collect", "--older-than", "0s"]));
-    for (answer, said, code) in [("n\n", "nothing was done", 4), ("y\n", "2 removed", 0)] {
+    for (answer, said, code) in [("n\n", "aborted", 4), ("y\n", "2 deleted", 0)] {
         let mut terminal = collect();
-        terminal.shows("remove 2 instances that ended more than 0 ms ago");
+        terminal.shows("delete 2 instances that finished more than 0 ms ago");
         terminal.shows("? [y/N] ");
         terminal.types(answer);
         terminal.shows(said);
         terminal.ends_with(code);
     }
     let mut terminal = collect();
-    terminal.shows("nothing fits");
-    terminal.shows("0 removed");
+    terminal.shows("no instances match");
+    terminal.shows("0 deleted");
     terminal.ends_with(0);
 }
 

@@ -1,13 +1,13 @@
 //! The bulk verbs: they act on every instance that matches a filter, one page per request.
 
 use super::operate::note;
+use crate::access::scoped_queries::PageRequest;
 use crate::api::Api;
-use crate::cursor::Question;
-use crate::extract::{Body, MayOperate, Path};
 use crate::limits::BULK_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::query::FilterParams;
-use crate::scoped_queries::Wanted;
+use crate::requests::cursor::ListQuery;
+use crate::requests::extract::{Body, MayOperate, Path};
+use crate::requests::query::FilterParams;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{
@@ -60,23 +60,23 @@ pub(crate) struct BulkAnswer {
 }
 
 #[derive(Clone, Copy)]
-enum Act {
+enum BulkVerb {
     Retry,
     Cancel,
     Terminate,
     Delete,
 }
 
-impl Act {
-    fn of(word: &str) -> Result<Act, Problem> {
+impl BulkVerb {
+    fn of(word: &str) -> Result<BulkVerb, Problem> {
         match word {
-            "retry" => Ok(Act::Retry),
-            "cancel" => Ok(Act::Cancel),
-            "terminate" => Ok(Act::Terminate),
-            "delete" => Ok(Act::Delete),
+            "retry" => Ok(BulkVerb::Retry),
+            "cancel" => Ok(BulkVerb::Cancel),
+            "terminate" => Ok(BulkVerb::Terminate),
+            "delete" => Ok(BulkVerb::Delete),
             other => Err(Problem::new(
                 Code::NotFound,
-                format!("there is no bulk {other:?}: retry, cancel, terminate or delete"),
+                format!("unknown operation {other:?}; use retry, cancel, terminate or delete"),
             )),
         }
     }
@@ -84,9 +84,9 @@ impl Act {
     /// Returns whether the verb applies to this status.
     fn is_for(self, status: Status) -> bool {
         match self {
-            Act::Retry => matches!(status, Status::Failed | Status::Cancelled),
-            Act::Cancel | Act::Terminate => !status.is_terminal(),
-            Act::Delete => status.is_terminal(),
+            BulkVerb::Retry => matches!(status, Status::Failed | Status::Cancelled),
+            BulkVerb::Cancel | BulkVerb::Terminate => !status.is_terminal(),
+            BulkVerb::Delete => status.is_terminal(),
         }
     }
 
@@ -95,8 +95,8 @@ impl Act {
     fn meant(self) -> Vec<Status> {
         let all = Status::ALL.into_iter();
         match self {
-            Act::Retry => vec![Status::Failed],
-            Act::Cancel | Act::Terminate | Act::Delete => {
+            BulkVerb::Retry => vec![Status::Failed],
+            BulkVerb::Cancel | BulkVerb::Terminate | BulkVerb::Delete => {
                 all.filter(|status| self.is_for(*status)).collect()
             }
         }
@@ -110,7 +110,7 @@ impl Act {
 #[utoipa::path(
     post, path = "/v1/bulk/{verb}", tag = "operations", operation_id = "bulk",
     params(("verb" = String, Path, description = "retry, cancel, terminate or delete")), request_body = BulkBody,
-    responses((status = 200, description = "How many instances were changed, or would be.", body = BulkAnswer), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The number of instances that were changed, or would be.", body = BulkAnswer), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn bulk(
     State(api): State<Arc<Api>>,
@@ -118,28 +118,29 @@ pub(crate) async fn bulk(
     Path(verb): Path<String>,
     Body(body): Body<BulkBody>,
 ) -> Result<Json<BulkAnswer>, Problem> {
-    let act = Act::of(&verb)?;
+    let act = BulkVerb::of(&verb)?;
     FilterParams::check_names(body.filter.keys().map(String::as_str))?;
     let params: FilterParams = serde_json::from_value(body.filter.into())
-        .map_err(|error| Problem::invalid(format!("the filter: {error}")))?;
-    let question = Question::new(&format!("bulk {verb}"), &params);
+        .map_err(|error| Problem::invalid(format!("invalid filter: {error}")))?;
+    let list_query = ListQuery::new(&format!("bulk {verb}"), &params);
     let before = body
         .cursor
         .as_deref()
-        .map(|cursor| question.position(cursor))
+        .map(|cursor| list_query.position(cursor))
         .transpose()?;
     let Some(filter) = narrowed(api.filter(&params).await?, act) else {
         return Ok(Json(nothing(body.dry_run)));
     };
     if body.dry_run {
-        let count = crate::shape::CountBody::from(api.count(&caller.scope, &filter).await?);
+        let count =
+            crate::bodies::instance::CountBody::from(api.count(&caller.scope, &filter).await?);
         return Ok(Json(BulkAnswer {
             count: Some(count.count),
             exact: Some(count.exact),
             ..BulkAnswer::default()
         }));
     }
-    let wanted = Wanted {
+    let wanted = PageRequest {
         filter,
         before: before.map(InstanceId),
         limit: BULK_MAX,
@@ -152,13 +153,13 @@ pub(crate) async fn bulk(
     Ok(Json(BulkAnswer {
         matched: Some(matched as u64),
         changed: Some(changed as u64),
-        next: found.next.map(|next| question.cursor(next.0)),
+        next: found.next.map(|next| list_query.cursor(next.0)),
         ..BulkAnswer::default()
     }))
 }
 
 /// Keeps the statuses of the filter to which the verb applies. Returns `None` when none is left.
-fn narrowed(mut filter: Filter, act: Act) -> Option<Filter> {
+fn narrowed(mut filter: Filter, act: BulkVerb) -> Option<Filter> {
     if filter.statuses.is_empty() {
         filter.statuses = act.meant();
     } else {
@@ -178,17 +179,22 @@ fn nothing(dry_run: bool) -> BulkAnswer {
     }
 }
 
-async fn apply(api: &Api, act: Act, ids: Vec<InstanceId>, note: Note) -> Result<usize, Problem> {
+async fn apply(
+    api: &Api,
+    act: BulkVerb,
+    ids: Vec<InstanceId>,
+    note: Note,
+) -> Result<usize, Problem> {
     if ids.is_empty() {
         return Ok(0);
     }
     Ok(match act {
-        Act::Retry => {
+        BulkVerb::Retry => {
             let answers = api.client.retry_all(ids, note).await?;
             let is_changed = |answer: &&RetryAnswer| matches!(answer, RetryAnswer::Retried);
             answers.iter().filter(is_changed).count()
         }
-        Act::Cancel => {
+        BulkVerb::Cancel => {
             let answers = api.client.cancel_all(ids, note).await?;
             let is_changed = |answer: &&CancelAnswer| match answer {
                 CancelAnswer::Requested(_) | CancelAnswer::NeverStarted => true,
@@ -198,13 +204,13 @@ async fn apply(api: &Api, act: Act, ids: Vec<InstanceId>, note: Note) -> Result<
             };
             answers.iter().filter(is_changed).count()
         }
-        Act::Terminate => {
+        BulkVerb::Terminate => {
             let answers = api.client.terminate_all(ids, note).await?;
             let is_changed =
                 |answer: &&TerminateAnswer| matches!(answer, TerminateAnswer::Terminated(_));
             answers.iter().filter(is_changed).count()
         }
-        Act::Delete => {
+        BulkVerb::Delete => {
             let answers = api.client.delete_all(ids, note).await?;
             let is_changed = |answer: &&DeleteAnswer| matches!(answer, DeleteAnswer::Deleted);
             answers.iter().filter(is_changed).count()

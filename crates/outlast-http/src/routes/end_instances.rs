@@ -2,13 +2,13 @@
 //! children.
 
 use super::operate::{OperationBody, note};
+use crate::access::tokens::{Caller, TokenScope};
 use crate::api::Api;
-use crate::auth::{Caller, TokenScope};
-use crate::cursor::Question;
-use crate::extract::{Id, MayOperate, MayRead, OptionalBody, Path, Query};
+use crate::bodies::instance::{Counts, StatusWord, no_counts};
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::query::limit;
-use crate::shape::{Counts, StatusWord, no_counts};
+use crate::requests::cursor::ListQuery;
+use crate::requests::extract::{Id, MayOperate, MayRead, OptionalBody, Path, Query};
+use crate::requests::query::limit;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::limits::PAGE_MAX;
@@ -99,7 +99,7 @@ pub(crate) struct CloseActionsBody {
 #[utoipa::path(
     post, path = "/v1/instances/{id}/cancel", tag = "operations", operation_id = "cancel_instance",
     params(("id" = String, Path)), request_body = Option<EndingBody>,
-    responses((status = 200, description = "The instance is asked to end, or has ended.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The cancel was requested, or the instance has finished.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn cancel(
     State(api): State<Arc<Api>>,
@@ -116,7 +116,7 @@ pub(crate) async fn cancel(
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/cancel", tag = "operations", operation_id = "cancel_holder",
     params(("machine" = String, Path), ("key" = String, Path)), request_body = Option<EndingBody>,
-    responses((status = 200, description = "What became of the instance.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The result of the cancel.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn cancel_by_key(
     State(api): State<Arc<Api>>,
@@ -172,7 +172,7 @@ pub(crate) async fn terminate(
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/terminate", tag = "operations", operation_id = "terminate_holder",
     params(("machine" = String, Path), ("key" = String, Path)), request_body = Option<EndingBody>,
-    responses((status = 200, description = "What became of the instance.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The result of the terminate.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn terminate_by_key(
     State(api): State<Arc<Api>>,
@@ -226,7 +226,7 @@ pub(crate) async fn family(
 #[utoipa::path(
     get, path = "/v1/instances/{id}/close_actions", tag = "instances", operation_id = "list_close_actions",
     params(("id" = String, Path), CloseActionsParams),
-    responses((status = 200, description = "A page of close_actions, oldest first.", body = CloseActionsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "A page of close actions, oldest first.", body = CloseActionsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn close_actions(
     State(api): State<Arc<Api>>,
@@ -234,11 +234,11 @@ pub(crate) async fn close_actions(
     Id(id): Id,
     Query(params, _): Query<CloseActionsParams>,
 ) -> Result<Json<CloseActionsBody>, Problem> {
-    let question = Question::new("close_actions", &id.0);
+    let list_query = ListQuery::new("close_actions", &id.0);
     let after = params
         .cursor
         .as_deref()
-        .map(|cursor| question.position(cursor))
+        .map(|cursor| list_query.position(cursor))
         .transpose()?;
     let limit = limit(params.limit.as_deref())?;
     api.instance(&caller.scope, id).await?;
@@ -246,7 +246,7 @@ pub(crate) async fn close_actions(
     let is_more = found.len() > limit || found.len() == PAGE_MAX;
     found.truncate(limit);
     let last = found.last().filter(|_| is_more);
-    let next = last.map(|last| question.cursor(last.id.0));
+    let next = last.map(|last| list_query.cursor(last.id.0));
     let seen = seen(&api, &caller.scope, found).await?;
     Ok(Json(CloseActionsBody {
         close_actions: seen.into_iter().map(OperationBody::of).collect(),
@@ -288,8 +288,8 @@ async fn check_reach(
     if !is_tree || caller.scope.is_everything() {
         return Ok(());
     }
-    let detail = "what descends from an instance may be in any queue and of any machine, and this token reaches some only; \
-                  ask with one that has no bounds, or for one instance at a time";
+    let detail = "descendants may be in any queue and of any machine, and this token is limited to some; \
+                  use a token without a scope, or end one instance at a time";
     Err(Problem::new(Code::Forbidden, detail))
 }
 
@@ -311,7 +311,7 @@ fn already_ended(
     }
     Err(Problem::new(
         Code::AlreadyEnded,
-        format!("instance {id} is {status} already"),
+        format!("instance {id} is already {status}"),
     ))
 }
 

@@ -1,16 +1,16 @@
 //! Live changes as server-sent events.
 
 use super::overview::overview;
+use crate::access::scoped_queries::PageRequest;
+use crate::access::tokens::Caller;
 use crate::api::Api;
-use crate::auth::Caller;
-use crate::cursor::Question;
-use crate::extract::{MayRead, Query, parse_id};
+use crate::bodies::instance::InstanceBody;
 use crate::limits::FOLLOWED_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::query::{FilterParams, PageParams};
-use crate::scoped_queries::Wanted;
-use crate::serve::Stopping;
-use crate::shape::InstanceBody;
+use crate::requests::cursor::ListQuery;
+use crate::requests::extract::{MayRead, Query, parse_id};
+use crate::requests::query::{FilterParams, PageParams};
+use crate::server::serve::Shutdown;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::IntoResponse;
@@ -71,19 +71,19 @@ pub(crate) async fn follow(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
     Query(filter, params): Query<FilterParams, FollowParams>,
-    stopping: Option<Extension<Stopping>>,
+    stopping: Option<Extension<Shutdown>>,
 ) -> Result<impl IntoResponse, Problem> {
-    let followed = followed(filter, params)?;
-    let place = api.streams.clone().try_acquire_owned().map_err(|_| {
+    let subject = subject(filter, params)?;
+    let permit = api.streams.clone().try_acquire_owned().map_err(|_| {
         Problem::new(
             Code::TooManyStreams,
-            "as many event streams are open as may be; close one or try again later",
+            "too many event streams are open; close one or try again later",
         )
     })?;
-    let following = Following::new(api, caller, followed, place);
-    let events = stream::unfold(following, |mut following| async {
-        let event = following.next().await;
-        Some((Ok::<_, Infallible>(event), following))
+    let source = EventStream::new(api, caller, subject, permit);
+    let events = stream::unfold(source, |mut source| async {
+        let event = source.next().await;
+        Some((Ok::<_, Infallible>(event), source))
     });
     let stopped = async move {
         match stopping {
@@ -102,9 +102,9 @@ pub(crate) async fn follow(
     ))
 }
 
-enum Followed {
-    Nobody,
-    Each(Vec<InstanceId>),
+enum Subject {
+    OverviewOnly,
+    Ids(Vec<InstanceId>),
     Page {
         filter: Box<FilterParams>,
         before: Option<InstanceId>,
@@ -112,39 +112,37 @@ enum Followed {
     },
 }
 
-fn followed(filter: FilterParams, params: FollowParams) -> Result<Followed, Problem> {
+fn subject(filter: FilterParams, params: FollowParams) -> Result<Subject, Problem> {
     let is_filtered =
         filter != FilterParams::default() || params.limit.is_some() || params.cursor.is_some();
     if params.id.is_empty() {
         if !is_filtered {
-            return Ok(Followed::Nobody);
+            return Ok(Subject::OverviewOnly);
         }
         let page = PageParams {
             limit: params.limit,
             ..PageParams::default()
         };
-        let question = Question::new("instances", &filter);
+        let list_query = ListQuery::new("instances", &filter);
         let before = params
             .cursor
             .as_deref()
-            .map(|cursor| question.position(cursor))
+            .map(|cursor| list_query.position(cursor))
             .transpose()?;
         // Reports an invalid filter in this response, not in an event.
         filter.filter(outlast_core::Timestamp(0))?;
-        return Ok(Followed::Page {
+        return Ok(Subject::Page {
             limit: page.limit()?,
             before: before.map(InstanceId),
             filter: Box::new(filter),
         });
     }
     if is_filtered {
-        return Err(Problem::invalid(
-            "there are ids and a filter; follow one or the other",
-        ));
+        return Err(Problem::invalid("give ids or a filter, not both"));
     }
     if params.id.len() > FOLLOWED_MAX {
         return Err(Problem::invalid(format!(
-            "{} ids are more than the {FOLLOWED_MAX} that one stream follows",
+            "a stream follows at most {FOLLOWED_MAX} ids, not {}",
             params.id.len()
         )));
     }
@@ -153,35 +151,35 @@ fn followed(filter: FilterParams, params: FollowParams) -> Result<Followed, Prob
         .iter()
         .map(|id| parse_id(id))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(Followed::Each(ids))
+    Ok(Subject::Ids(ids))
 }
 
 /// One stream: the instances that it follows, and what it has sent.
-struct Following {
+struct EventStream {
     api: Arc<Api>,
     caller: Arc<Caller>,
-    followed: Followed,
+    subject: Subject,
     /// The last version sent of each instance.
-    told: BTreeMap<InstanceId, Told>,
+    sent: BTreeMap<InstanceId, SentVersion>,
     waiting: VecDeque<Event>,
-    next_look: Instant,
+    next_read: Instant,
     next_overview: Instant,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Identifies a version of an instance. A wake and a cancel request do not change the revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct SentVersion {
     revision: Revision,
     status: Status,
     /// Whether a cancel was requested, and whether the machine has answered it.
     cancel: Option<bool>,
 }
 
-impl Told {
-    fn of(instance: &Instance) -> Told {
+impl SentVersion {
+    fn of(instance: &Instance) -> SentVersion {
         let cancel = instance.cancel.as_ref();
-        Told {
+        SentVersion {
             revision: instance.revision,
             status: instance.status,
             cancel: cancel.map(|cancel| cancel.answered),
@@ -190,29 +188,29 @@ impl Told {
 }
 
 /// An instance as it is sent. Its state is dropped at once, because a stream follows many.
-type Seen = (InstanceId, Told, InstanceBody);
+type ReadInstance = (InstanceId, SentVersion, InstanceBody);
 
-fn seen(instance: Instance) -> Seen {
-    let told = Told::of(&instance);
-    (instance.id, told, InstanceBody::summary(instance))
+fn read_instance(instance: Instance) -> ReadInstance {
+    let version = SentVersion::of(&instance);
+    (instance.id, version, InstanceBody::summary(instance))
 }
 
-impl Following {
+impl EventStream {
     fn new(
         api: Arc<Api>,
         caller: Arc<Caller>,
-        followed: Followed,
-        place: OwnedSemaphorePermit,
-    ) -> Following {
-        Following {
+        subject: Subject,
+        permit: OwnedSemaphorePermit,
+    ) -> EventStream {
+        EventStream {
             api,
             caller,
-            followed,
-            told: BTreeMap::new(),
+            subject,
+            sent: BTreeMap::new(),
             waiting: VecDeque::new(),
-            next_look: Instant::now(),
+            next_read: Instant::now(),
             next_overview: Instant::now(),
-            _place: place,
+            _permit: permit,
         }
     }
 
@@ -222,104 +220,104 @@ impl Following {
             if let Some(event) = self.waiting.pop_front() {
                 return event;
             }
-            let is_looking = !matches!(self.followed, Followed::Nobody);
-            let is_look = is_looking && self.next_look <= self.next_overview;
-            let due = if is_look {
-                self.next_look
+            let reads_instances = !matches!(self.subject, Subject::OverviewOnly);
+            let is_read = reads_instances && self.next_read <= self.next_overview;
+            let due = if is_read {
+                self.next_read
             } else {
                 self.next_overview
             };
             tokio::time::sleep_until(due).await;
             let begun = Instant::now();
-            if is_look {
-                let least = self.look().await;
-                self.next_look = begun + least.max(begun.elapsed() * REST);
+            if is_read {
+                let least = self.read().await;
+                self.next_read = begun + least.max(begun.elapsed() * REST);
             } else {
-                self.tell_overview().await;
+                self.send_overview().await;
                 self.next_overview = begun + OVERVIEW_EVERY.max(begun.elapsed() * REST);
             }
         }
     }
 
-    async fn tell_overview(&mut self) {
+    async fn send_overview(&mut self) {
         match overview(&self.api, &self.caller.scope).await {
             Ok(overview) => self.waiting.extend(event("overview", &overview)),
-            Err(problem) => self.complain(problem),
+            Err(problem) => self.send_problem(problem),
         }
     }
 
     /// Reads once and returns the minimum time until the next read.
-    async fn look(&mut self) -> Duration {
+    async fn read(&mut self) -> Duration {
         let found = self.find().await;
         match found {
             Ok(found) => self.compare(found),
-            Err(problem) => self.complain(problem),
+            Err(problem) => self.send_problem(problem),
         }
         let every = self.api.settings.limits.look_every;
-        match &self.followed {
-            Followed::Each(ids) => every.max(EACH * u32::try_from(ids.len()).unwrap_or(u32::MAX)),
-            Followed::Page { .. } | Followed::Nobody => every,
+        match &self.subject {
+            Subject::Ids(ids) => every.max(EACH * u32::try_from(ids.len()).unwrap_or(u32::MAX)),
+            Subject::Page { .. } | Subject::OverviewOnly => every,
         }
     }
 
-    async fn find(&self) -> Result<Vec<Seen>, Problem> {
+    async fn find(&self) -> Result<Vec<ReadInstance>, Problem> {
         let scope = &self.caller.scope;
-        let _room = self.api.room().await?;
-        match &self.followed {
-            Followed::Nobody => Ok(Vec::new()),
-            Followed::Each(ids) => {
+        let _room = self.api.reserve().await?;
+        match &self.subject {
+            Subject::OverviewOnly => Ok(Vec::new()),
+            Subject::Ids(ids) => {
                 let mut found = Vec::new();
                 for id in ids {
                     let instance = self.api.client.get(*id).await?;
-                    found.extend(instance.filter(|it| scope.has(it)).map(seen));
+                    found.extend(instance.filter(|it| scope.has(it)).map(read_instance));
                 }
                 Ok(found)
             }
-            Followed::Page {
+            Subject::Page {
                 filter,
                 before,
                 limit,
             } => {
-                let wanted = Wanted {
+                let wanted = PageRequest {
                     filter: self.api.filter(filter).await?,
                     before: *before,
                     limit: *limit,
                     values: false,
                 };
                 let found = self.api.page(scope, wanted, |_| true).await?;
-                Ok(found.instances.into_iter().map(seen).collect())
+                Ok(found.instances.into_iter().map(read_instance).collect())
             }
         }
     }
 
     /// Queues an event for each change since the last version sent.
-    fn compare(&mut self, found: Vec<Seen>) {
+    fn compare(&mut self, found: Vec<ReadInstance>) {
         #[derive(Serialize)]
         struct Gone {
             id: String,
         }
         let now: BTreeMap<_, _> = found
             .iter()
-            .map(|(id, told, _)| (*id, told.clone()))
+            .map(|(id, version, _)| (*id, version.clone()))
             .collect();
-        let before = std::mem::replace(&mut self.told, now);
-        for id in before.keys().filter(|id| !self.told.contains_key(id)) {
+        let before = std::mem::replace(&mut self.sent, now);
+        for id in before.keys().filter(|id| !self.sent.contains_key(id)) {
             self.waiting
                 .extend(event("gone", &Gone { id: id.to_string() }));
         }
-        for (id, told, instance) in found {
-            if before.get(&id) != Some(&told) {
+        for (id, version, instance) in found {
+            if before.get(&id) != Some(&version) {
                 self.waiting.extend(event("instance", &instance));
             }
         }
     }
 
-    fn complain(&mut self, problem: Problem) {
+    fn send_problem(&mut self, problem: Problem) {
         self.waiting
             .extend(event("problem", &ProblemBody::from(problem)));
     }
 }
 
-fn event(name: &str, told: &impl Serialize) -> Option<Event> {
-    Event::default().event(name).json_data(told).ok()
+fn event(name: &str, data: &impl Serialize) -> Option<Event> {
+    Event::default().event(name).json_data(data).ok()
 }

@@ -1,7 +1,7 @@
 //! The sentence that says what an instance waits for.
 
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
 use crate::problem::Problem;
 use outlast::workflow::Waits;
 use outlast_core::Instance;

@@ -1,14 +1,14 @@
 //! Routes for children and trees of instances.
 
+use crate::access::scoped_queries::PageRequest;
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
-use crate::cursor::Question;
-use crate::extract::{Id, MayRead, Query};
+use crate::bodies::instance::{Counts, InstanceBody};
 use crate::limits::{TREE_CHILDREN_MAX, TREE_DEPTH_DEFAULT, TREE_DEPTH_MAX, TREE_NODES_MAX};
 use crate::problem::{Problem, ProblemBody};
-use crate::query::{FilterParams, limit, number};
-use crate::scoped_queries::Wanted;
-use crate::shape::{Counts, InstanceBody};
+use crate::requests::cursor::ListQuery;
+use crate::requests::extract::{Id, MayRead, Query};
+use crate::requests::query::{FilterParams, limit, number};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
@@ -100,11 +100,11 @@ pub(crate) async fn children(
     Id(id): Id,
     Query(params, _): Query<ChildrenParams>,
 ) -> Result<Json<ChildrenBody>, Problem> {
-    let question = Question::new("children", &(id.0, &params.round, &params.status));
+    let list_query = ListQuery::new("children", &(id.0, &params.round, &params.status));
     let before = params
         .cursor
         .as_deref()
-        .map(|cursor| question.position(cursor))
+        .map(|cursor| list_query.position(cursor))
         .transpose()?;
     let round: Option<i32> = number("round", params.round.as_deref())?;
     let limit = limit(params.limit.as_deref())?;
@@ -114,7 +114,7 @@ pub(crate) async fn children(
         ..FilterParams::default()
     };
     api.instance(&caller.scope, id).await?;
-    let wanted = Wanted {
+    let wanted = PageRequest {
         filter: api.filter(&filter).await?,
         before: before.map(InstanceId),
         limit,
@@ -126,7 +126,7 @@ pub(crate) async fn children(
         })
         .await?;
     Ok(Json(ChildrenBody {
-        next: found.next.map(|next| question.cursor(next.0)),
+        next: found.next.map(|next| list_query.cursor(next.0)),
         children: found
             .instances
             .into_iter()
@@ -154,14 +154,14 @@ pub(crate) async fn tree(
     let depth = number("depth", params.depth.as_deref())?.unwrap_or(TREE_DEPTH_DEFAULT);
     if depth > TREE_DEPTH_MAX {
         return Err(Problem::invalid(format!(
-            "depth is {depth}; the most is {TREE_DEPTH_MAX}"
+            "depth must be at most {TREE_DEPTH_MAX}, not {depth}"
         )));
     }
     let root = api.instance(&caller.scope, id).await?;
-    let mut walk = Walk::new(&api, &caller.scope, depth);
+    let mut walk = TreeWalk::new(&api, &caller.scope, depth);
     walk.take(root, 0);
     while let Some((id, level)) = walk.waiting.pop_front() {
-        walk.look_at(id, level).await?;
+        walk.read_children(id, level).await?;
     }
     let truncated = walk.truncated;
     let root = walk.assemble(id).ok_or_else(|| Problem::no_instance(id))?;
@@ -169,16 +169,16 @@ pub(crate) async fn tree(
 }
 
 /// Walks a family level by level, so that a full page leaves out the most distant nodes.
-struct Walk<'a> {
+struct TreeWalk<'a> {
     api: &'a Api,
     scope: &'a TokenScope,
     depth: usize,
-    taken: BTreeMap<InstanceId, Taken>,
+    taken: BTreeMap<InstanceId, TreeMember>,
     waiting: VecDeque<(InstanceId, usize)>,
     truncated: bool,
 }
 
-struct Taken {
+struct TreeMember {
     instance: InstanceBody,
     rounds: BTreeMap<i32, Round>,
 }
@@ -190,9 +190,9 @@ struct Round {
     children: Vec<InstanceId>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(api: &'a Api, scope: &'a TokenScope, depth: usize) -> Walk<'a> {
-        Walk {
+impl<'a> TreeWalk<'a> {
+    fn new(api: &'a Api, scope: &'a TokenScope, depth: usize) -> TreeWalk<'a> {
+        TreeWalk {
             api,
             scope,
             depth,
@@ -206,7 +206,7 @@ impl<'a> Walk<'a> {
         let (id, has_children) = (instance.id, instance.round > 0);
         let instance = InstanceBody::summary(instance);
         let rounds = BTreeMap::new();
-        self.taken.insert(id, Taken { instance, rounds });
+        self.taken.insert(id, TreeMember { instance, rounds });
         if has_children && level < self.depth {
             self.waiting.push_back((id, level));
         } else if has_children {
@@ -215,8 +215,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Counts the children of an instance, and takes as many as fit.
-    async fn look_at(&mut self, id: InstanceId, level: usize) -> Result<(), Problem> {
-        let wanted = Wanted {
+    async fn read_children(&mut self, id: InstanceId, level: usize) -> Result<(), Problem> {
+        let wanted = PageRequest {
             filter: Filter {
                 parent: Some(id),
                 ..Filter::default()

@@ -22,7 +22,7 @@ pub(crate) struct HealthBody {
 /// Reports that the process responds. No token is needed.
 #[utoipa::path(
     get, path = "/healthz", tag = "health", operation_id = "get_health", security(()),
-    responses((status = 200, description = "The process answers.", body = HealthBody)),
+    responses((status = 200, description = "The process is running.", body = HealthBody)),
 )]
 pub(crate) async fn health() -> Json<HealthBody> {
     Json(HealthBody { status: "ok" })
@@ -43,11 +43,11 @@ pub(crate) struct ReadinessBody {
 /// It is ready if it accepts writes, or if it responds to a process that may only read.
 #[utoipa::path(
     get, path = "/readyz", tag = "health", operation_id = "get_readiness", security(()),
-    responses((status = 200, description = "The database takes writes, or the process may only read it.", body = ReadinessBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The database accepts writes, or the process has read-only access.", body = ReadinessBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Json<ReadinessBody>, Problem> {
     let looked = tokio::time::timeout(READY_WITHIN, api.readiness.look(&api.client)).await;
-    let found = looked.unwrap_or(Err("the database did not answer within two seconds"));
+    let found = looked.unwrap_or(Err("the database did not respond within two seconds"));
     let writes = found.map_err(|detail| Problem::new(Code::Unavailable, detail))?;
     let status = "ok";
     Ok(Json(ReadinessBody { status, writes }))
@@ -56,14 +56,14 @@ pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Json<ReadinessB
 /// Caches whether the database accepts writes. One request tries, and the others wait for its
 /// result.
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Instant, Found)>>);
+pub(crate) struct Readiness(Mutex<Option<(Instant, WriteAccess)>>);
 
 /// Whether the process may write, or why the database does not accept writes. The text reveals
 /// nothing about the database.
-type Found = Result<bool, &'static str>;
+type WriteAccess = Result<bool, &'static str>;
 
 impl Readiness {
-    async fn look(&self, client: &Client) -> Found {
+    async fn look(&self, client: &Client) -> WriteAccess {
         let mut last = self.0.lock().await;
         if let Some((at, found)) = *last
             && at.elapsed() < found.map_or(UNREADY_FOR, |_| READY_FOR)
@@ -76,15 +76,15 @@ impl Readiness {
     }
 }
 
-async fn try_writing(client: &Client) -> Found {
+async fn try_writing(client: &Client) -> WriteAccess {
     let detail = match client.check_writes().await {
         Ok(WriteCheck::Works) => return Ok(true),
         Ok(WriteCheck::NoRight) => return Ok(false),
-        Ok(WriteCheck::ReadOnly) => "the database is read-only, so nothing can be written",
-        Ok(WriteCheck::DiskFull) => "the disk of the database is full, so nothing can be written",
+        Ok(WriteCheck::ReadOnly) => "the database is read-only",
+        Ok(WriteCheck::DiskFull) => "the database's disk is full",
         Err(error) => {
             tracing::warn!(error = &error as &dyn std::error::Error, "not ready");
-            return Err("the database does not answer; the server's log says why");
+            return Err("the database is not responding; see the server log");
         }
     };
     tracing::warn!("not ready: {detail}");

@@ -2,12 +2,12 @@
 //! workflow run.
 
 use crate::api::Api;
-use crate::barrier::PolicyWord;
-use crate::extract::{Id, MayRead, Query};
+use crate::bodies::barrier::PolicyWord;
+use crate::bodies::instance::StatusWord;
+use crate::bodies::workflow::{CallBody, EventBody, RunBody};
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::query::{limit, number};
-use crate::shape::StatusWord;
-use crate::workflow_body::{CallBody, EventBody, RunBody};
+use crate::requests::extract::{Id, MayRead, Query};
+use crate::requests::query::{limit, number};
 use axum::Json;
 use axum::extract::State;
 use outlast::workflow::{ExportedRun, TimelineEntry};
@@ -196,7 +196,7 @@ pub(crate) async fn history(
 #[utoipa::path(
     get, path = "/v1/instances/{id}/calls", tag = "instances", operation_id = "list_calls",
     params(("id" = String, Path), CallsParams),
-    responses((status = 200, description = "A page of the calls.", body = CallsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "A page of calls.", body = CallsBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn calls(
     State(api): State<Arc<Api>>,
@@ -266,7 +266,7 @@ fn run_of(given: Option<&str>) -> Result<Option<i32>, Problem> {
     let run: Option<i32> = number("run", given)?;
     match run {
         Some(run) if run < 1 => Err(Problem::invalid(format!(
-            "run is {run}; runs are counted from 1"
+            "run must be at least 1, not {run}"
         ))),
         run => Ok(run),
     }
@@ -276,7 +276,7 @@ fn after_of(given: Option<&str>, what: &str) -> Result<i32, Problem> {
     let after = number("after", given)?.unwrap_or(0);
     match after < 0 {
         true => Err(Problem::invalid(format!(
-            "after is {after}; {what} are counted from 1"
+            "after must not be negative; {what} are numbered from 1"
         ))),
         false => Ok(after),
     }
@@ -300,18 +300,18 @@ fn no_history(instance: &Instance, run: Option<i32>) -> Problem {
     let (id, machine) = (instance.id, &instance.machine);
     let detail = match (run, instance.has_history()) {
         (_, false) => format!(
-            "instance {id} of {machine:?} has no history: it is not a workflow and its machine records none, or it has not begun"
+            "instance {id} of machine {machine:?} has no history: the machine records none, or it has not started"
         ),
         (Some(run), true) if run > instance.run => {
             format!(
-                "instance {id} is in run {}; there is no run {run} yet",
+                "instance {id} has no run {run} yet; its current run is {}",
                 instance.run
             )
         }
         (Some(run), true) => {
-            format!("the history of run {run} of instance {id} is not stored any more")
+            format!("the history of run {run} of instance {id} is no longer stored")
         }
-        (None, true) => format!("instance {id} has just begun run {}", instance.run),
+        (None, true) => format!("run {} of instance {id} has no events yet", instance.run),
     };
     Problem::new(Code::NoHistory, detail)
 }
@@ -320,7 +320,7 @@ fn nothing_to_export(instance: &Instance, run: Option<i32>) -> Problem {
     let (id, machine) = (instance.id, &instance.machine);
     if instance.has_history() && !instance.is_workflow() {
         let detail = format!(
-            "instance {id} of {machine:?} is not a workflow: its history is read, not replayed against other code"
+            "instance {id} of machine {machine:?} is not a workflow; only workflow histories can be exported"
         );
         return Problem::new(Code::NoHistory, detail);
     }

@@ -1,11 +1,11 @@
 //! Routes that start instances.
 
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
-use crate::extract::{Body, MaySignal};
+use crate::bodies::time;
 use crate::limits::BATCH_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::time;
+use crate::requests::extract::{Body, MaySignal};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[schema(as = NewInstance)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewBody {
+pub(crate) struct NewInstanceBody {
     machine: String,
     /// Default: the newest version that a running worker has, or 1.
     version: Option<i32>,
@@ -44,7 +44,7 @@ pub(crate) struct NewBody {
     key: Option<String>,
     /// The statuses in which the instance holds the key. Default: until it finishes.
     /// `awaiting_signal` includes sleeping; `sleeping` is refused here.
-    #[schema(value_type = Option<Vec<crate::shape::StatusWord>>)]
+    #[schema(value_type = Option<Vec<crate::bodies::instance::StatusWord>>)]
     unique_in: Option<Vec<Status>>,
     partition_key: Option<String>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct NewBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchBody {
     /// At most 1,000, in a body of at most 1 MiB.
-    instances: Vec<NewBody>,
+    instances: Vec<NewInstanceBody>,
 }
 
 /// The result of starting an instance.
@@ -105,10 +105,10 @@ pub(crate) struct ItemError {
 #[utoipa::path(
     post, path = "/v1/instances", tag = "instances", operation_id = "insert_instance",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = NewBody,
+    request_body = NewInstanceBody,
     responses(
-        (status = 201, body = InsertedBody, description = "Started"),
-        (status = 200, body = InsertedBody, description = "The key is held by this instance; nothing was written"),
+        (status = 201, body = InsertedBody, description = "Started."),
+        (status = 200, body = InsertedBody, description = "This instance already holds the key. Nothing was written."),
         (status = "default", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
@@ -116,7 +116,7 @@ pub(crate) async fn insert(
     State(api): State<Arc<Api>>,
     MaySignal(caller): MaySignal,
     headers: HeaderMap,
-    Body(mut body): Body<NewBody>,
+    Body(mut body): Body<NewInstanceBody>,
 ) -> Result<(StatusCode, Json<InsertedBody>), Problem> {
     take_idempotency_key(&mut body, &headers)?;
     let offers = Offers::of(&api, [&body]).await?;
@@ -127,7 +127,7 @@ pub(crate) async fn insert(
         .into_iter()
         .next()
         .unwrap_or(Inserted::Duplicate { holder: None });
-    let (id, created) = settle(&api, &caller.scope, answer, key.as_deref()).await?;
+    let (id, created) = holder_of(&api, &caller.scope, answer, key.as_deref()).await?;
     let status = if created {
         StatusCode::CREATED
     } else {
@@ -146,7 +146,7 @@ pub(crate) async fn insert(
 #[utoipa::path(
     post, path = "/v1/instances/batch", tag = "instances", operation_id = "insert_instances",
     request_body = BatchBody,
-    responses((status = 200, description = "An answer for each instance, in the order of the request.", body = InsertedBatchBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "A result for each instance, in the order of the request.", body = InsertedBatchBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn insert_batch(
     State(api): State<Arc<Api>>,
@@ -155,7 +155,7 @@ pub(crate) async fn insert_batch(
 ) -> Result<Json<InsertedBatchBody>, Problem> {
     if batch.instances.len() > BATCH_MAX {
         let detail = format!(
-            "{} instances are more than the {BATCH_MAX} that go at once",
+            "a batch has at most {BATCH_MAX} instances, not {}",
             batch.instances.len()
         );
         return Err(Problem::invalid(detail));
@@ -174,20 +174,23 @@ pub(crate) async fn insert_batch(
     let mut answers = api.client.insert_rows(good).await?.into_iter().zip(keys);
     let mut instances = Vec::with_capacity(rows.len());
     for row in rows {
-        let settled = match row {
+        let result = match row {
             Err(problem) => Err(problem),
             Ok(_) => match answers.next() {
-                Some((answer, key)) => settle(&api, &caller.scope, answer, key.as_deref()).await,
-                None => Err(Problem::new(Code::Internal, "the store left out an answer")),
+                Some((answer, key)) => holder_of(&api, &caller.scope, answer, key.as_deref()).await,
+                None => Err(Problem::new(
+                    Code::Internal,
+                    "the store returned too few results",
+                )),
             },
         };
-        instances.push(item(settled));
+        instances.push(item(result));
     }
     Ok(Json(InsertedBatchBody { instances }))
 }
 
-fn item(settled: Result<(InstanceId, bool), Problem>) -> ItemBody {
-    match settled {
+fn item(result: Result<(InstanceId, bool), Problem>) -> ItemBody {
+    match result {
         Ok((id, created)) => ItemBody {
             id: Some(id.to_string()),
             created: Some(created),
@@ -204,7 +207,7 @@ fn item(settled: Result<(InstanceId, bool), Problem>) -> ItemBody {
 }
 
 /// Returns the holder of the key. A holder outside the scope is not named.
-async fn settle(
+async fn holder_of(
     api: &Api,
     scope: &TokenScope,
     answer: Inserted,
@@ -222,25 +225,25 @@ async fn settle(
             Ok(_) => Ok((holder, false)),
             Err(_) => Err(Problem::new(
                 Code::Conflict,
-                format!("the key {key:?} is held by another instance"),
+                format!("another instance holds the key {key:?}"),
             )),
         },
         Inserted::Duplicate { holder: None } => Err(Problem::new(
             Code::Conflict,
-            format!("the instance that held the key {key:?} ended meanwhile; send it again"),
+            format!("the holder of key {key:?} has just finished; try again"),
         )),
     }
 }
 
-fn take_idempotency_key(body: &mut NewBody, headers: &HeaderMap) -> Result<(), Problem> {
+fn take_idempotency_key(body: &mut NewInstanceBody, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(given) = headers.get("idempotency-key") else {
         return Ok(());
     };
     let given = given
         .to_str()
-        .map_err(|_| Problem::invalid("the Idempotency-Key is not plain text"))?;
+        .map_err(|_| Problem::invalid("the Idempotency-Key header must be ASCII"))?;
     if body.key.is_some() {
-        let detail = "there are a key and an Idempotency-Key; one of them makes the instance unique, leave the other out";
+        let detail = "give either key or the Idempotency-Key header, not both";
         return Err(Problem::invalid(detail));
     }
     body.key = Some(given.to_owned());
@@ -249,7 +252,7 @@ fn take_idempotency_key(body: &mut NewBody, headers: &HeaderMap) -> Result<(), P
 }
 
 /// Returns the row of a body, if it is valid and within the caller's scope.
-fn row(body: NewBody, offers: &Offers, scope: &TokenScope) -> Result<NewInstance, Problem> {
+fn row(body: NewInstanceBody, offers: &Offers, scope: &TokenScope) -> Result<NewInstance, Problem> {
     let start = start(&body)?;
     let (version, queue) = offers.complete(&body);
     let mut row = NewInstance::new(body.machine, body.step, body.state)
@@ -262,16 +265,14 @@ fn row(body: NewBody, offers: &Offers, scope: &TokenScope) -> Result<NewInstance
         (Some(key), None) => row = row.correlation_key(key),
         (Some(key), Some(statuses)) => row = row.correlation(key, Scope::of(statuses)?),
         (None, Some(_)) => {
-            return Err(Problem::invalid(
-                "unique_in says how long a key is held, and there is no key",
-            ));
+            return Err(Problem::invalid("unique_in requires key"));
         }
         (None, None) => {}
     }
     row.check()?;
     if !scope.has_machine(&row.machine) || !scope.has_queue(&row.queue) {
         let detail = format!(
-            "this token may not start {:?} in the queue {:?}",
+            "this token may not start machine {:?} in queue {:?}",
             row.machine, row.queue
         );
         return Err(Problem::new(Code::Forbidden, detail));
@@ -279,17 +280,17 @@ fn row(body: NewBody, offers: &Offers, scope: &TokenScope) -> Result<NewInstance
     Ok(row)
 }
 
-fn start(body: &NewBody) -> Result<Start, Problem> {
+fn start(body: &NewInstanceBody) -> Result<Start, Problem> {
     match (body.delay_ms, body.eligible_at.as_deref()) {
         (None, None) => Ok(Start::Now),
         (Some(delay), None) => Ok(Start::After(Duration::from_millis(delay))),
         (None, Some(text)) => time::read(text).map(Start::At).ok_or_else(|| {
             Problem::invalid(format!(
-                "eligible_at is {text:?}, which is no moment like 2026-11-16T14:20:00Z"
+                "eligible_at must be a time such as 2026-11-16T14:20:00Z, not {text:?}"
             ))
         }),
         (Some(_), Some(_)) => Err(Problem::invalid(
-            "there are delay_ms and eligible_at; give one of them",
+            "give either delay_ms or eligible_at, not both",
         )),
     }
 }
@@ -301,7 +302,7 @@ impl Offers {
     /// Reads the workers only when the request leaves something out.
     async fn of<'a>(
         api: &Api,
-        bodies: impl IntoIterator<Item = &'a NewBody>,
+        bodies: impl IntoIterator<Item = &'a NewInstanceBody>,
     ) -> Result<Offers, Problem> {
         let mut bodies = bodies.into_iter();
         let is_needed = bodies.any(|body| body.version.is_none() || body.queue.is_none());
@@ -313,7 +314,7 @@ impl Offers {
         Ok(Offers(workers))
     }
 
-    fn complete(&self, body: &NewBody) -> (i32, String) {
+    fn complete(&self, body: &NewInstanceBody) -> (i32, String) {
         let newest = MachineOffer::among(&self.0, &body.machine, body.version);
         let version = body
             .version

@@ -1,15 +1,15 @@
 //! Routes that list, count and read instances.
 
 use super::explain::sentence;
+use crate::access::scoped_queries::PageRequest;
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
-use crate::cursor::Question;
-use crate::extract::{Id, MayRead, Path, Query};
+use crate::bodies::instance::{CountBody, InstanceBody};
+use crate::bodies::workflow::{FlowBody, OriginBody};
 use crate::problem::{Problem, ProblemBody};
-use crate::query::{FilterParams, PageParams};
-use crate::scoped_queries::Wanted;
-use crate::shape::{CountBody, InstanceBody};
-use crate::workflow_body::{FlowBody, OriginBody};
+use crate::requests::cursor::ListQuery;
+use crate::requests::extract::{Id, MayRead, Path, Query};
+use crate::requests::query::{FilterParams, PageParams};
 use axum::Json;
 use axum::extract::State;
 use outlast::workflow::Origin;
@@ -41,14 +41,14 @@ pub(crate) async fn list(
     MayRead(caller): MayRead,
     Query(filter, page): Query<FilterParams, PageParams>,
 ) -> Result<Json<PageBody>, Problem> {
-    let question = Question::new("instances", &filter);
+    let list_query = ListQuery::new("instances", &filter);
     let before = page
         .cursor
         .as_deref()
-        .map(|cursor| question.position(cursor))
+        .map(|cursor| list_query.position(cursor))
         .transpose()?;
     let is_full = page.is_full()?;
-    let wanted = Wanted {
+    let wanted = PageRequest {
         filter: api.filter(&filter).await?,
         before: before.map(InstanceId),
         limit: page.limit()?,
@@ -62,7 +62,7 @@ pub(crate) async fn list(
     };
     Ok(Json(PageBody {
         instances: found.instances.into_iter().map(shape).collect(),
-        next: found.next.map(|next| question.cursor(next.0)),
+        next: found.next.map(|next| list_query.cursor(next.0)),
         scanned_all: found.scanned_all,
     }))
 }
@@ -71,7 +71,7 @@ pub(crate) async fn list(
 #[utoipa::path(
     get, path = "/v1/instances/count", tag = "instances", operation_id = "count_instances",
     params(FilterParams),
-    responses((status = 200, description = "The number of instances that fit the filter.", body = CountBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The number of matching instances.", body = CountBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn count(
     State(api): State<Arc<Api>>,
@@ -101,7 +101,7 @@ pub(crate) async fn get(
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}", tag = "instances", operation_id = "get_holder",
     params(("machine" = String, Path), ("key" = String, Path)),
-    responses((status = 200, description = "The instance that holds the key.", body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The holder of the key.", body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn holder(
     State(api): State<Arc<Api>>,

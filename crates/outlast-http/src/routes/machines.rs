@@ -1,14 +1,14 @@
 //! Routes for machines: their steps, the instances at each step, and the observed transitions.
 
 use super::workers::seen;
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
-use crate::extract::{MayRead, Path};
+use crate::bodies::instance::{Counts, no_counts};
+use crate::bodies::time::Moment;
 use crate::limits::WINDOW_MINUTES;
+use crate::overview::step_counter::OverviewSnapshot;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::shape::{Counts, no_counts};
-use crate::step_counter::Glance;
-use crate::time::Moment;
+use crate::requests::extract::{MayRead, Path};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{MachineOffer, Runs, StepCount};
@@ -40,7 +40,7 @@ pub(crate) struct MachineBody {
     /// In the order of their declaration, then other steps that were observed.
     steps: Vec<StepBody>,
     /// The observed transitions.
-    transitions: Vec<TransitionBody>,
+    transitions: Vec<StepTransitionBody>,
     /// The number of running workers that have it.
     workers: usize,
 }
@@ -68,8 +68,8 @@ pub(crate) struct StepBody {
 
 /// A transition from a step to the next.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = Transition)]
-pub(crate) struct TransitionBody {
+#[schema(as = StepTransition)]
+pub(crate) struct StepTransitionBody {
     from: String,
     /// Null when the instance finished.
     to: Option<String>,
@@ -88,8 +88,8 @@ pub(crate) async fn list(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
 ) -> Result<Json<MachinesBody>, Problem> {
-    let glance = api.step_counter.glance().await?;
-    Ok(Json(body(&glance, &caller.scope, None)))
+    let snapshot = api.step_counter.snapshot().await?;
+    Ok(Json(body(&snapshot, &caller.scope, None)))
 }
 
 /// Lists the versions of one machine.
@@ -103,22 +103,24 @@ pub(crate) async fn get(
     MayRead(caller): MayRead,
     Path(machine): Path<String>,
 ) -> Result<Json<MachinesBody>, Problem> {
-    let glance = api.step_counter.glance().await?;
-    let body = body(&glance, &caller.scope, Some(&machine));
+    let snapshot = api.step_counter.snapshot().await?;
+    let body = body(&snapshot, &caller.scope, Some(&machine));
     if body.machines.is_empty() && body.complete {
-        let detail = format!("no worker runs the machine {machine:?}, and it has no instances");
+        let detail = format!(
+            "machine {machine:?} does not exist: no worker runs it, and it has no instances"
+        );
         return Err(Problem::new(Code::NotFound, detail));
     }
     Ok(Json(body))
 }
 
-fn body(glance: &Glance, scope: &TokenScope, only: Option<&str>) -> MachinesBody {
+fn body(snapshot: &OverviewSnapshot, scope: &TokenScope, only: Option<&str>) -> MachinesBody {
     let mut machines = Machines::default();
     let is_wanted = |name: &str| scope.has_machine(name) && only.is_none_or(|only| only == name);
-    let alive = glance
+    let alive = snapshot
         .workers
         .iter()
-        .filter(|worker| worker.lease_expires_at > glance.now);
+        .filter(|worker| worker.lease_expires_at > snapshot.now);
     for worker in alive.filter_map(|worker| seen(worker.clone(), scope)) {
         let offers = worker
             .machines
@@ -130,12 +132,12 @@ fn body(glance: &Glance, scope: &TokenScope, only: Option<&str>) -> MachinesBody
     }
     // These counts are not by queue, so a token bound to queues does not see them.
     if scope.queues.is_none() {
-        let standings = glance
-            .standings
+        let counts = snapshot
+            .step_counts
             .iter()
-            .filter(|standing| is_wanted(&standing.machine));
-        standings.for_each(|standing| machines.stand(standing));
-        let runs = glance
+            .filter(|count| is_wanted(&count.machine));
+        counts.for_each(|count| machines.count(count));
+        let runs = snapshot
             .stats
             .runs
             .iter()
@@ -144,8 +146,8 @@ fn body(glance: &Glance, scope: &TokenScope, only: Option<&str>) -> MachinesBody
     }
     MachinesBody {
         machines: machines.0.into_iter().map(Machine::body).collect(),
-        counted_at: Moment(glance.counted_at),
-        complete: glance.complete && scope.queues.is_none(),
+        counted_at: Moment(snapshot.counted_at),
+        complete: snapshot.complete && scope.queues.is_none(),
         window_minutes: WINDOW_MINUTES,
     }
 }
@@ -159,24 +161,24 @@ struct Machine {
     workers: usize,
     declared: Vec<String>,
     steps: BTreeMap<String, Step>,
-    transitions: BTreeMap<(String, String, String), Time>,
+    transitions: BTreeMap<(String, String, String), RunTime>,
 }
 
 #[derive(Default)]
 struct Step {
     counts: BTreeMap<&'static str, u64>,
-    time: Time,
+    time: RunTime,
     failures: u64,
     oldest: Option<Moment>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Time {
+struct RunTime {
     count: u64,
     micros: u64,
 }
 
-impl Time {
+impl RunTime {
     fn add(&mut self, runs: &Runs) {
         self.count += runs.count;
         self.micros += runs.micros;
@@ -203,12 +205,12 @@ impl Machines {
         }
     }
 
-    fn stand(&mut self, standing: &StepCount) {
-        let machine = self.of(&standing.machine, standing.version);
-        let step = machine.steps.entry(standing.step.clone()).or_default();
-        *step.counts.entry(standing.status.as_str()).or_default() += standing.instances;
-        if !standing.status.is_terminal() {
-            let oldest = Moment(standing.oldest_updated_at);
+    fn count(&mut self, count: &StepCount) {
+        let machine = self.of(&count.machine, count.version);
+        let step = machine.steps.entry(count.step.clone()).or_default();
+        *step.counts.entry(count.status.as_str()).or_default() += count.instances;
+        if !count.status.is_terminal() {
+            let oldest = Moment(count.oldest_updated_at);
             step.oldest = Some(step.oldest.map_or(oldest, |known| known.min(oldest)));
         }
     }
@@ -247,7 +249,7 @@ impl Machine {
         let transitions = machine
             .transitions
             .into_iter()
-            .map(|((from, to, outcome), time)| TransitionBody {
+            .map(|((from, to, outcome), time)| StepTransitionBody {
                 from,
                 to: (!to.is_empty()).then_some(to),
                 outcome,

@@ -1,8 +1,8 @@
 //! The route for Prometheus.
 
 use crate::api::Api;
-use crate::extract::MayRead;
 use crate::problem::{Code, Problem, ProblemBody};
+use crate::requests::extract::MayRead;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[utoipa::path(
     get, path = "/metrics", tag = "health", operation_id = "get_metrics",
     responses(
-        (status = 200, description = "Figures of the whole process.", body = String, content_type = "text/plain"),
+        (status = 200, description = "The metrics of the process.", body = String, content_type = "text/plain"),
         (status = "default", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
@@ -21,11 +21,11 @@ pub(crate) async fn metrics(
     MayRead(caller): MayRead,
 ) -> Result<impl IntoResponse, Problem> {
     if !caller.scope.is_everything() {
-        let detail = "the figures are of everything, and this token reaches some of it";
+        let detail = "metrics cover every queue and machine; use a token without a scope";
         return Err(Problem::new(Code::Forbidden, detail));
     }
     let Some(render) = &api.settings.metrics else {
-        let detail = "this program collects no figures for Prometheus; see docs/metrics.md";
+        let detail = "metrics are not enabled; see docs/metrics.md";
         return Err(Problem::new(Code::NotFound, detail));
     };
     Ok((

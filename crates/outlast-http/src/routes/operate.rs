@@ -1,11 +1,11 @@
 //! Routes that retry and delete one instance, and its log of operations. `end_instances` has
 //! cancel and terminate.
 
+use crate::access::tokens::Caller;
 use crate::api::Api;
-use crate::auth::Caller;
-use crate::extract::{Id, MayOperate, MayRead, OptionalBody, Query};
+use crate::bodies::time::Moment;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::time::Moment;
+use crate::requests::extract::{Id, MayOperate, MayRead, OptionalBody, Query};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{DeleteAnswer, Note, Operation, RetryAnswer, Status, Verb};
@@ -64,7 +64,7 @@ pub(crate) struct OperationBody {
     /// The instance whose end, join or tree caused the operation.
     cause: Option<String>,
     /// The status of the instance before the operation.
-    #[schema(value_type = Option<crate::shape::StatusWord>)]
+    #[schema(value_type = Option<crate::bodies::instance::StatusWord>)]
     status_before: Option<Status>,
     at: Moment,
 }
@@ -81,7 +81,7 @@ pub(crate) fn note(caller: &Caller, reason: Option<String>) -> Note {
 #[utoipa::path(
     post, path = "/v1/instances/{id}/retry", tag = "operations", operation_id = "retry_instance",
     params(("id" = String, Path)), request_body = Option<ReasonBody>,
-    responses((status = 200, description = "The instance runs again.", body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance is runnable again.", body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn retry(
     State(api): State<Arc<Api>>,
@@ -94,7 +94,7 @@ pub(crate) async fn retry(
         RetryAnswer::Retried => Ok(Json(AnswerBody { answer: "retried" })),
         RetryAnswer::NotEndedBadly(status) => {
             let detail = format!(
-                "instance {id} is {status}; what has failed or was cancelled can be retried"
+                "instance {id} is {status}; only failed and cancelled instances can be retried"
             );
             Err(Problem::new(Code::NotFailed, detail))
         }
@@ -106,7 +106,7 @@ pub(crate) async fn retry(
 #[utoipa::path(
     delete, path = "/v1/instances/{id}", tag = "operations", operation_id = "delete_instance",
     params(("id" = String, Path), ReasonParams),
-    responses((status = 200, description = "The instance is removed.", body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance is deleted.", body = AnswerBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn delete(
     State(api): State<Arc<Api>>,
@@ -122,13 +122,14 @@ pub(crate) async fn delete(
             Err(Problem::new(Code::NotEnded, detail))
         }
         DeleteAnswer::ParentLives(_) => {
-            let detail =
-                format!("the parent of instance {id} has not ended and may still read its result");
+            let detail = format!(
+                "the parent of instance {id} has not finished and may still read its result"
+            );
             Err(Problem::new(Code::NotEnded, detail))
         }
         DeleteAnswer::Cascading => {
             let detail = format!(
-                "the children of instance {id} are still to be told of its end; try again in a moment"
+                "the children of instance {id} are still being cancelled; try again in a moment"
             );
             Err(Problem::new(Code::Conflict, detail))
         }

@@ -1,15 +1,15 @@
 //! The overview: counts, charts, and conditions that need an operator.
 
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::attention::{Attention, StepTotals, attention};
-use crate::auth::TokenScope;
-use crate::charts::{SeriesBody, series};
-use crate::extract::MayRead;
+use crate::bodies::instance::{CountBody, Counts, no_counts};
+use crate::bodies::time::Moment;
+use crate::overview::attention::{Attention, StepTotals, attention};
+use crate::overview::charts::{SeriesBody, series};
+use crate::overview::step_counter::OverviewSnapshot;
 use crate::problem::{Problem, ProblemBody};
-use crate::query::FilterParams;
-use crate::shape::{CountBody, Counts, no_counts};
-use crate::step_counter::Glance;
-use crate::time::Moment;
+use crate::requests::extract::MayRead;
+use crate::requests::query::FilterParams;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{BLOCKED, Filter, RETRIES_ALARMING, Status};
@@ -47,45 +47,42 @@ pub(crate) async fn get(
 
 /// Builds the overview that a token may see.
 pub(crate) async fn overview(api: &Api, scope: &TokenScope) -> Result<OverviewBody, Problem> {
-    let glance = api.step_counter.glance().await?;
-    let standings = match &scope.queues {
-        None => surveyed(&glance, scope),
+    let snapshot = api.step_counter.snapshot().await?;
+    let totals = match &scope.queues {
+        None => summed(&snapshot, scope),
         Some(_) => counted(api, scope).await?,
     };
     Ok(OverviewBody {
-        attention: attention(&glance, scope, &standings),
-        series: series(&glance.stats, glance.now, scope),
-        counts: standings.counts,
-        counted_at: Moment(glance.counted_at),
-        complete: standings.complete,
+        attention: attention(&snapshot, scope, &totals),
+        series: series(&snapshot.stats, snapshot.now, scope),
+        counts: totals.counts,
+        counted_at: Moment(snapshot.counted_at),
+        complete: totals.complete,
     })
 }
 
 /// Sums the instances by status from the counts by step.
-fn surveyed(glance: &Glance, scope: &TokenScope) -> StepTotals {
-    let mut standings = StepTotals {
+fn summed(snapshot: &OverviewSnapshot, scope: &TokenScope) -> StepTotals {
+    let mut totals = StepTotals {
         counts: no_counts(),
-        complete: glance.complete,
-        without_deadline: nothing(glance.complete),
-        overdue: nothing(glance.complete),
-        retrying: nothing(glance.complete),
-        blocked: nothing(glance.complete),
+        complete: snapshot.complete,
+        without_deadline: nothing(snapshot.complete),
+        overdue: nothing(snapshot.complete),
+        retrying: nothing(snapshot.complete),
+        blocked: nothing(snapshot.complete),
     };
-    for standing in glance
-        .standings
+    for count in snapshot
+        .step_counts
         .iter()
-        .filter(|standing| scope.has_machine(&standing.machine))
+        .filter(|count| scope.has_machine(&count.machine))
     {
-        *standings
-            .counts
-            .entry(standing.status.as_str())
-            .or_default() += standing.instances;
-        standings.without_deadline.count += standing.without_deadline;
-        standings.overdue.count += standing.overdue;
-        standings.retrying.count += standing.retrying;
-        standings.blocked.count += standing.blocked;
+        *totals.counts.entry(count.status.as_str()).or_default() += count.instances;
+        totals.without_deadline.count += count.without_deadline;
+        totals.overdue.count += count.overdue;
+        totals.retrying.count += count.retrying;
+        totals.blocked.count += count.blocked;
     }
-    standings
+    totals
 }
 
 fn nothing(exact: bool) -> CountBody {

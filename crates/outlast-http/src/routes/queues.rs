@@ -1,13 +1,13 @@
 //! Routes for queues: their depths, pause and resume.
 
 use super::operate::note;
+use crate::access::tokens::{Caller, TokenScope};
 use crate::api::Api;
-use crate::auth::{Caller, TokenScope};
-use crate::extract::{MayOperate, MayRead, OptionalBody, Path};
+use crate::bodies::instance::CountBody;
+use crate::bodies::time::Moment;
 use crate::limits::QUEUES_COUNTED_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::shape::CountBody;
-use crate::time::Moment;
+use crate::requests::extract::{MayOperate, MayRead, OptionalBody, Path};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{Count, Filter, QueueSummary, Status, limits};
@@ -74,14 +74,16 @@ pub(crate) async fn list(
 ) -> Result<Json<QueuesBody>, Problem> {
     let summaries = api.client.queues().await?;
     // The depths are current, so they are worth showing even without the rate.
-    let glance = api.step_counter.glance().await.ok();
+    let snapshot = api.step_counter.snapshot().await.ok();
     let within = summaries
         .into_iter()
         .filter(|queue| caller.scope.has_queue(&queue.name));
     let mut queues = Vec::new();
     match &caller.scope.machines {
         None => queues.extend(within.map(|queue| {
-            let rate = glance.as_ref().and_then(|glance| glance.rate(&queue.name));
+            let rate = snapshot
+                .as_ref()
+                .and_then(|snapshot| snapshot.rate(&queue.name));
             QueueBody::of(queue, rate)
         })),
         Some(_) => {
@@ -179,7 +181,7 @@ fn check(caller: &Caller, queue: &str) -> Result<(), Problem> {
     if caller.scope.has_queue(queue) && caller.scope.machines.is_none() {
         return Ok(());
     }
-    let detail = format!("this token does not scope everything in the queue {queue:?}");
+    let detail = format!("this token does not cover every machine in queue {queue:?}");
     Err(Problem::new(Code::Forbidden, detail))
 }
 
@@ -194,7 +196,7 @@ async fn check_exists(api: &Api, caller: &Caller, queue: &str, force: bool) -> R
     names.retain(|name| caller.scope.has_queue(name));
     names.truncate(NAMED_MAX);
     let detail = format!(
-        "no queue {queue:?} exists; near names: {}; \"force\": true does it all the same",
+        "queue {queue:?} does not exist; similar names: {}; send \"force\": true to proceed anyway",
         names.join(", ")
     );
     Err(Problem::new(Code::NotFound, detail))

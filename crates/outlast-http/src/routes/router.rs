@@ -4,13 +4,14 @@ use super::{
     bulk, end_instances, events, family, health, histories, insert, instances, machines, metrics,
     operate, overview, queues, signals, wait, webhooks, workers,
 };
+use crate::access::guard;
 use crate::api::Api;
+use crate::dashboard;
 use crate::limits::WAIT_MAX;
 use crate::openapi::{self, Document};
 use crate::problem::{Code, Problem};
-use crate::read_budget::InRoom;
+use crate::read_budget::BudgetedBody;
 use crate::settings::Settings;
-use crate::{dashboard, guard};
 use axum::Router;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
@@ -32,12 +33,12 @@ pub fn router(client: Client, settings: Settings) -> Router {
     let guarded_host = from_fn_with_state(api.clone(), guard::guard_host);
 
     let quick = quick()
-        .route_layer(from_fn_with_state(api.clone(), in_room))
-        .route_layer(from_fn_with_state(timeout, in_time));
-    let waiting = waiting_routes().route_layer(from_fn_with_state(timeout + WAIT_MAX, in_time));
+        .route_layer(from_fn_with_state(api.clone(), within_memory))
+        .route_layer(from_fn_with_state(timeout, within_time));
+    let waiting = waiting_routes().route_layer(from_fn_with_state(timeout + WAIT_MAX, within_time));
     let closed = quick.merge(waiting).merge(streams()).route_layer(guarded);
     let open = open()
-        .route_layer(from_fn_with_state(timeout, in_time))
+        .route_layer(from_fn_with_state(timeout, within_time))
         .route_layer(guarded_host.clone());
     let pages = pages().route_layer(guarded_host);
 
@@ -140,7 +141,7 @@ async fn openapi_document(
 }
 
 /// Bounds the time of every request.
-async fn in_time(
+async fn within_time(
     State(limit): State<Duration>,
     request: Request,
     next: Next,
@@ -151,7 +152,7 @@ async fn in_time(
             Problem::new(
                 Code::Timeout,
                 format!(
-                    "there was no answer within {} s; what was asked may still have happened",
+                    "the request took longer than {} s; it may still have taken effect",
                     limit.as_secs()
                 ),
             )
@@ -160,7 +161,7 @@ async fn in_time(
 
 /// Reserves memory for reads: a page of values while the response is built, then the size of the
 /// response until it is sent. An export has no pages and reserves the whole budget.
-async fn in_room(
+async fn within_memory(
     State(api): State<Arc<Api>>,
     request: Request,
     next: Next,
@@ -169,10 +170,10 @@ async fn in_room(
         return Ok(next.run(request).await);
     }
     let room = match request.uri().path().ends_with("/export") {
-        true => api.room_for(usize::MAX).await?,
-        false => api.room().await?,
+        true => api.reserve_bytes(usize::MAX).await?,
+        false => api.reserve().await?,
     };
-    InRoom::answer(next.run(request).await, room).await
+    BudgetedBody::answer(next.run(request).await, room).await
 }
 
 /// Returns whether the size of the response depends on stored values.
@@ -204,10 +205,7 @@ async fn with_headers(request: Request, next: Next) -> Response {
 async fn not_found(uri: Uri) -> Problem {
     Problem::new(
         Code::NotFound,
-        format!(
-            "there is nothing at {:?}; /v1/openapi.json has every route",
-            uri.path()
-        ),
+        format!("no route {:?}; see /v1/openapi.json", uri.path()),
     )
 }
 
@@ -215,7 +213,7 @@ async fn method_not_allowed(uri: Uri) -> Problem {
     Problem::new(
         Code::MethodNotAllowed,
         format!(
-            "{:?} is not asked like this; /v1/openapi.json has every route",
+            "{:?} does not support this method; see /v1/openapi.json",
             uri.path()
         ),
     )

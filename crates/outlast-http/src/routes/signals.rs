@@ -1,11 +1,11 @@
 //! Routes that send signals and read an inbox.
 
+use crate::access::tokens::Caller;
 use crate::api::Api;
-use crate::auth::Caller;
-use crate::cursor::Question;
-use crate::extract::{Body, Id, MayRead, MaySignal, Path, Query};
+use crate::bodies::time::Moment;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::time::Moment;
+use crate::requests::cursor::ListQuery;
+use crate::requests::extract::{Body, Id, MayRead, MaySignal, Path, Query};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{Delivery, Json as Document, NewSignal, SignalId, SignalRow, Target};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[schema(as = NewSignal)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewBody {
+pub(crate) struct NewSignalBody {
     name: String,
     /// Default: null. Stored byte for byte.
     #[serde(default = "Document::null")]
@@ -97,17 +97,17 @@ pub(crate) async fn list(
     Id(id): Id,
     Query(page, _): Query<CursorParams>,
 ) -> Result<Json<SignalsBody>, Problem> {
-    let question = Question::new("signals", &id.0);
+    let list_query = ListQuery::new("signals", &id.0);
     let after = page
         .cursor
         .as_deref()
-        .map(|cursor| question.position(cursor))
+        .map(|cursor| list_query.position(cursor))
         .transpose()?;
     api.instance(&caller.scope, id).await?;
     let signals = api.client.signals(id, after.map(SignalId)).await?;
     let last = signals.last().filter(|_| signals.more);
     Ok(Json(SignalsBody {
-        next: last.map(|last| question.cursor(last.id.0)),
+        next: last.map(|last| list_query.cursor(last.id.0)),
         signals: signals.into_iter().map(SignalBody::of).collect(),
     }))
 }
@@ -128,14 +128,14 @@ impl SignalBody {
 /// Sends a signal to an instance.
 #[utoipa::path(
     post, path = "/v1/instances/{id}/signals", tag = "signals", operation_id = "signal_instance",
-    params(("id" = String, Path)), request_body = NewBody,
-    responses((status = 200, description = "The instance has the signal, from this request or from an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    params(("id" = String, Path)), request_body = NewSignalBody,
+    responses((status = 200, description = "The signal was delivered, by this request or by an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn send(
     State(api): State<Arc<Api>>,
     MaySignal(caller): MaySignal,
     Id(id): Id,
-    Body(body): Body<NewBody>,
+    Body(body): Body<NewSignalBody>,
 ) -> Result<Json<DeliveryBody>, Problem> {
     deliver(&api, &caller, Target::Id(id), body).await.map(Json)
 }
@@ -143,14 +143,14 @@ pub(crate) async fn send(
 /// Sends a signal to the holder of a correlation key.
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/signals", tag = "signals", operation_id = "signal_holder",
-    params(("machine" = String, Path), ("key" = String, Path)), request_body = NewBody,
-    responses((status = 200, description = "The instance has the signal, from this request or from an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    params(("machine" = String, Path), ("key" = String, Path)), request_body = NewSignalBody,
+    responses((status = 200, description = "The signal was delivered, by this request or by an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn send_by_key(
     State(api): State<Arc<Api>>,
     MaySignal(caller): MaySignal,
     Path((machine, key)): Path<(String, String)>,
-    Body(body): Body<NewBody>,
+    Body(body): Body<NewSignalBody>,
 ) -> Result<Json<DeliveryBody>, Problem> {
     deliver(&api, &caller, Target::Key { machine, key }, body)
         .await
@@ -161,7 +161,7 @@ async fn deliver(
     api: &Api,
     caller: &Caller,
     target: Target,
-    body: NewBody,
+    body: NewSignalBody,
 ) -> Result<DeliveryBody, Problem> {
     let target = within_reach(api, caller, target).await?;
     let mut signal = NewSignal::new(target, body.name, body.payload);
@@ -189,9 +189,7 @@ pub(crate) async fn send_one(api: &Api, signal: NewSignal) -> Result<DeliveryBod
         Delivery::NoTarget => Err(no_target()),
         Delivery::InboxFull { instance } => Err(Problem::new(
             Code::InboxFull,
-            format!(
-                "instance {instance} holds as many signals as it may; it must consume some first"
-            ),
+            format!("the inbox of instance {instance} is full; it must consume signals first"),
         )),
     }
 }
@@ -225,6 +223,6 @@ async fn within_reach(api: &Api, caller: &Caller, target: Target) -> Result<Targ
 fn no_target() -> Problem {
     Problem::new(
         Code::NoTarget,
-        "there is no such instance, or it has ended; nobody would read the signal",
+        "the instance does not exist or has finished",
     )
 }

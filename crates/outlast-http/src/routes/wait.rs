@@ -1,15 +1,15 @@
 //! The long poll that waits for an instance.
 
 use super::instances::whole;
+use crate::access::tokens::Caller;
 use crate::api::Api;
-use crate::auth::Caller;
-use crate::extract::{Id, MayRead, Path, Query};
+use crate::bodies::instance::InstanceBody;
 use crate::limits::WAIT_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::query::number;
-use crate::read_budget::InRoom;
-use crate::serve::Stopping;
-use crate::shape::InstanceBody;
+use crate::read_budget::BudgetedBody;
+use crate::requests::extract::{Id, MayRead, Path, Query};
+use crate::requests::query::number;
+use crate::server::serve::Shutdown;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
@@ -43,14 +43,14 @@ pub(crate) struct WaitedBody {
 #[utoipa::path(
     get, path = "/v1/instances/{id}/wait", tag = "instances", operation_id = "wait_for_instance",
     params(("id" = String, Path), WaitParams),
-    responses((status = 200, description = "The instance after the wait; `reached` is false when the time was up first.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance after the wait. `reached` is false if the wait timed out.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn wait(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
     Id(id): Id,
     Query(params, _): Query<WaitParams>,
-    stopping: Option<Extension<Stopping>>,
+    stopping: Option<Extension<Shutdown>>,
 ) -> Result<Response, Problem> {
     wait_for(&api, &caller, id, &params, stopping).await
 }
@@ -62,14 +62,14 @@ pub(crate) async fn wait(
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}/wait", tag = "instances", operation_id = "wait_for_holder",
     params(("machine" = String, Path), ("key" = String, Path), WaitParams),
-    responses((status = 200, description = "The instance as it is now, and whether it is where it was waited for.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The instance after the wait. `reached` is false if the wait timed out.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn wait_by_key(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
     Path((machine, key)): Path<(String, String)>,
     Query(params, _): Query<WaitParams>,
-    stopping: Option<Extension<Stopping>>,
+    stopping: Option<Extension<Shutdown>>,
 ) -> Result<Response, Problem> {
     let id = api.by_key(&caller.scope, &machine, &key).await?.id;
     wait_for(&api, &caller, id, &params, stopping).await
@@ -80,13 +80,13 @@ async fn wait_for(
     caller: &Caller,
     id: InstanceId,
     params: &WaitParams,
-    stopping: Option<Extension<Stopping>>,
+    stopping: Option<Extension<Shutdown>>,
 ) -> Result<Response, Problem> {
     let timeout = number("timeout_ms", params.timeout_ms.as_deref())?;
     let timeout = timeout.map_or(WAIT_MAX, Duration::from_millis);
     if timeout > WAIT_MAX {
         return Err(Problem::invalid(format!(
-            "timeout_ms is {}; the most is {}",
+            "timeout_ms must be at most {1}, not {0}",
             timeout.as_millis(),
             WAIT_MAX.as_millis()
         )));
@@ -96,7 +96,7 @@ async fn wait_for(
         Some("settled") => false,
         Some(other) => {
             return Err(Problem::invalid(format!(
-                "until {other:?} is neither ended nor settled"
+                "until must be ended or settled, not {other:?}"
             )));
         }
     };
@@ -104,7 +104,7 @@ async fn wait_for(
     let _place = api.waits.try_acquire().map_err(|_| {
         Problem::new(
             Code::TooManyStreams,
-            "as many long polls are open as may be; try again later",
+            "too many long polls are open; try again later",
         )
     })?;
     let waiting = async {
@@ -139,11 +139,11 @@ async fn wait_for(
         Err(WaitError::Store(error)) => return Err(error.into()),
         Err(error) => return Err(Problem::new(Code::Internal, error.to_string())),
     };
-    let room = api.room().await?;
+    let room = api.reserve().await?;
     let instance = api.instance(&caller.scope, id).await?;
     let answer = Json(WaitedBody {
         reached,
         instance: whole(api, &caller.scope, instance).await?,
     });
-    InRoom::answer(answer.into_response(), room).await
+    BudgetedBody::answer(answer.into_response(), room).await
 }

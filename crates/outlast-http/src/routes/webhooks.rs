@@ -1,10 +1,10 @@
 //! The route that turns signed messages into signals.
 
 use super::signals::{DeliveryBody, send_one};
+use crate::access::signature::WebhookTarget;
 use crate::api::Api;
-use crate::extract::{Path, RawBody, parse, parse_id};
 use crate::problem::{Code, Problem, ProblemBody};
-use crate::signature::WebhookTarget;
+use crate::requests::extract::{Path, RawBody, parse, parse_id};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -24,7 +24,7 @@ use std::time::SystemTime;
         ("webhook-signature" = String, Header),
     ),
     request_body = serde_json::Value,
-    responses((status = 200, description = "The instance has the signal, from this message or from an earlier copy of it.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The signal was delivered, by this message or by an earlier copy of it.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn take(
     State(api): State<Arc<Api>>,
@@ -33,10 +33,7 @@ pub(crate) async fn take(
     RawBody(body): RawBody,
 ) -> Result<Json<DeliveryBody>, Problem> {
     let route = api.settings.webhooks.get(&name).ok_or_else(|| {
-        Problem::new(
-            Code::NotFound,
-            format!("no webhook {name:?} is set up here"),
-        )
+        Problem::new(Code::NotFound, format!("no webhook {name:?} is configured"))
     })?;
     let id = route.verify(&headers, &body, SystemTime::now())?;
     let document: Value = parse(&body)?;
@@ -65,10 +62,10 @@ fn text_at(document: &Value, pointer: &str) -> Result<String, Problem> {
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(number.to_string()),
         Some(_) => Err(Problem::invalid(format!(
-            "at {pointer} the body has neither text nor a whole number"
+            "the value at {pointer} must be a string or a whole number"
         ))),
         None => Err(Problem::invalid(format!(
-            "the body has nothing at {pointer}"
+            "the body has no value at {pointer}"
         ))),
     }
 }

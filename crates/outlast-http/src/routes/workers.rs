@@ -1,12 +1,12 @@
 //! The route for workers and the machines that they run.
 
+use crate::access::tokens::TokenScope;
 use crate::api::Api;
-use crate::auth::TokenScope;
-use crate::extract::MayRead;
+use crate::bodies::instance::CountBody;
+use crate::bodies::time::Moment;
 use crate::limits::EXECUTING_READ_MAX;
 use crate::problem::{Problem, ProblemBody};
-use crate::shape::CountBody;
-use crate::time::Moment;
+use crate::requests::extract::MayRead;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::limits::PAGE_MAX;
@@ -54,7 +54,7 @@ pub(crate) struct OfferBody {
 /// Lists every registered worker.
 #[utoipa::path(
     get, path = "/v1/workers", tag = "workers", operation_id = "list_workers",
-    responses((status = 200, description = "The running engines.", body = WorkersBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+    responses((status = 200, description = "The registered workers.", body = WorkersBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn list(
     State(api): State<Arc<Api>>,

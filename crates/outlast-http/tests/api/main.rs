@@ -1,36 +1,15 @@
-//! The API as its callers see it: a file per subject, on both stores.
+//! The API as its callers see it, on both stores: a folder per area, a file per subject.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
-mod bad_input;
-mod bulk;
-mod dashboard;
-mod documents;
-mod ending;
-mod errors;
-mod events;
-mod family;
+mod access;
 #[path = "../machines/flows.rs"]
 mod flow_machines;
-mod flows;
-mod glance;
-mod hosts;
 mod instances;
-mod joins;
-mod mounted;
-mod operating;
-mod reach;
-mod reach_of_trees;
-mod readiness;
-mod serving;
-mod signals;
-mod sleeping;
+mod operations;
+mod server;
 mod support;
 #[path = "../machines/team.rs"]
 mod team;
-mod tokens;
 #[path = "../machines/tracked.rs"]
 mod tracked;
-mod transitions;
-mod waiting;
-mod webhooks;

@@ -24,7 +24,7 @@ async fn a_signal_sent_by_clicking_finishes_an_instance() {
     page.click(".signal-form textarea").await;
     page.write("{\"amount\": 12").await;
     page.press("Send signal").await;
-    page.until_text(".field-problem", "} is missing at character 14")
+    page.until_text(".field-problem", "} expected at character 14")
         .await;
     page.write("}").await;
     page.press("Send signal").await;
@@ -128,7 +128,7 @@ async fn acting_on_all_changes_what_the_filter_matches_and_nothing_else() {
     page.until_text("[data-bulk=finished]", "3 instances deleted.")
         .await;
     page.press("Close").await;
-    page.until_text("main", "Nothing matches").await;
+    page.until_text("main", "No matches").await;
     assert_eq!(ended(&stage, "send_mail", Status::Done, 5).await, 5);
 
     stage.checkout(1).await;
@@ -218,7 +218,7 @@ async fn one_instance_is_retried_cancelled_and_deleted_by_hand() {
     let order = stage.checkout(1).await;
     page.go(&format!("{}instances/{order}", stage.ui)).await;
     page.press("Cancel").await;
-    page.press("Cancel it").await;
+    page.press("Cancel instance").await;
     page.until(
         "document.querySelector('[data-status=cancelled]')",
         "its end",
@@ -251,7 +251,7 @@ async fn a_token_is_asked_for_and_kept_for_the_tab() {
     .await;
     page.write("not this one").await;
     page.key("Enter").await;
-    page.until_text("dialog[open]", "not accepted").await;
+    page.until_text("dialog[open]", "refused").await;
     page.click("dialog[open] [name=token]").await;
     page.write(&secret).await;
     page.key("Enter").await;

@@ -22,7 +22,7 @@ async fn a_cancel_by_clicking_is_shown_until_the_machine_has_undone_what_it_did(
     page.until_text("dialog[open]", "its machine decides how")
         .await;
     page.write("ordered twice").await;
-    page.press("Cancel it").await;
+    page.press("Cancel instance").await;
     page.until(
         "document.querySelector('[data-cancel=answered]')",
         "the answer",
@@ -58,7 +58,7 @@ async fn what_runs_is_asked_in_vain_and_then_terminated_by_clicking() {
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
     page.press("Cancel").await;
-    page.press("Cancel it").await;
+    page.press("Cancel instance").await;
     page.until(
         "document.querySelector('[data-cancel=pending]')",
         "the wish",
@@ -70,8 +70,7 @@ async fn what_runs_is_asked_in_vain_and_then_terminated_by_clicking() {
     stage.reaches(id, Status::Executing).await;
 
     page.press("Terminate").await;
-    page.until_text("dialog[open]", "ends now, whatever it does")
-        .await;
+    page.until_text("dialog[open]", "ends immediately").await;
     page.write("it never ends").await;
     page.key("Enter").await;
     page.until(
@@ -95,8 +94,8 @@ async fn a_tree_is_counted_before_it_is_cancelled_and_then_ends() {
     let page = &visit.page;
     page.go(&format!("{}instances/{root}/family", stage.ui))
         .await;
-    page.press("Cancel the tree …").await;
-    page.until_text("[data-tree=counted]", "4 of 4 in the tree live")
+    page.press("Cancel tree …").await;
+    page.until_text("[data-tree=counted]", "4 of 4 instances are live")
         .await;
     page.until_text("[data-tree]", "3 awaiting signal").await;
     picture(page, "cancel-tree").await;
@@ -128,9 +127,9 @@ async fn one_instance_is_terminated_with_or_without_its_tree() {
     let alone = waiting_team(&stage, 2).await;
     page.go(&format!("{}instances/{alone}", stage.ui)).await;
     page.press("Terminate").await;
-    page.until_text("[data-tree=counted]", "3 of 3 in the tree live")
+    page.until_text("[data-tree=counted]", "3 of 3 instances are live")
         .await;
-    page.press("Terminate it").await;
+    page.press("Terminate instance").await;
     page.until(
         "document.querySelector('[data-status=cancelled]')",
         "its end",
@@ -147,7 +146,7 @@ async fn one_instance_is_terminated_with_or_without_its_tree() {
     let whole = waiting_team(&stage, 2).await;
     page.go(&format!("{}instances/{whole}", stage.ui)).await;
     page.press("Terminate").await;
-    page.until_text("[data-tree=counted]", "3 of 3 in the tree live")
+    page.until_text("[data-tree=counted]", "3 of 3 instances are live")
         .await;
     page.click("dialog[open] [name=tree]").await;
     picture(page, "terminate-tree").await;
@@ -173,7 +172,7 @@ async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke()
             "all",
             plan(&["done", "fail", "wait"]),
             "2 of 3, 1 failed",
-            vec!["Until all have ended", "First failure"],
+            vec!["Until all finish", "First failure"],
         ),
         (
             "fail-fast",
@@ -183,7 +182,7 @@ async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke()
                 ..plan(&["done", "wait", "wait"])
             },
             "1 of 3",
-            vec!["or one badly", "The rest is asked to cancel"],
+            vec!["or one fails", "The rest is asked to cancel"],
         ),
         (
             "quorum",
@@ -213,7 +212,7 @@ async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke()
             },
             "1 of 5",
             vec![
-                "Window 2: 2 children wait for a place",
+                "Window 2: 2 children wait for a slot",
                 "When it ends, they are asked to cancel",
             ],
         ),
@@ -224,7 +223,7 @@ async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke()
                 ..plan(&["fail", "wait"])
             },
             "1 of 2, 1 failed",
-            vec!["Woken by the first failure"],
+            vec!["Joined by the first failure"],
         ),
         (
             "woken-quorum",
@@ -233,7 +232,7 @@ async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke()
                 ..plan(&["done", "wait"])
             },
             "1 of 2",
-            vec!["Woken: enough are done"],
+            vec!["Joined by the quorum"],
         ),
         (
             "woken-impossible",
@@ -242,7 +241,7 @@ async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke()
                 ..plan(&["fail", "wait"])
             },
             "1 of 2, 1 failed",
-            vec!["Woken: enough can no longer be done"],
+            vec!["Joined without the quorum"],
         ),
         (
             "woken-deadline",
@@ -251,7 +250,7 @@ async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke()
                 ..plan(&["wait"])
             },
             "0 of 1",
-            vec!["Woken by its deadline"],
+            vec!["Joined by the deadline"],
         ),
     ];
     for (name, plan, meter, terms) in cases {
@@ -262,8 +261,7 @@ async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke()
             page.until_text("[data-terms]", term).await;
         }
         if name == "window" {
-            page.until_text(".family", "2 runnable, 2 of them held")
-                .await;
+            page.until_text(".family", "2 runnable, 2 held").await;
             let held = "[...document.querySelectorAll('.member .tag')].filter((tag) => tag.textContent === 'held')";
             page.until(&format!("{held}.length === 2"), "who is held")
                 .await;

@@ -121,7 +121,7 @@ async fn pages_go_back_and_forth_and_columns_are_chosen() {
     page.press("Columns").await;
     page.click("dialog [name=queue]").await;
     page.click("dialog [name=attempt]").await;
-    page.press("Show these").await;
+    page.press("Apply").await;
     page.until("[...document.querySelectorAll('th')].map((each) => each.textContent).join() === 'Id,Machine,Step,Status,Queue,Key,Updated,Last error'", "the chosen columns").await;
     page.go(&format!("{}instances", stage.ui)).await;
     page.until_text("thead", "Queue").await;
@@ -176,7 +176,7 @@ async fn the_keyboard_reaches_everything() {
         true
     );
     page.key("?").await;
-    page.until_text("dialog[open]", "This list").await;
+    page.until_text("dialog[open]", "Show shortcuts").await;
     page.key("Escape").await;
     page.until(
         "document.querySelector('dialog') === null",

@@ -44,7 +44,7 @@ async fn a_workflow_is_drawn_and_goes_on_when_its_signal_is_sent_by_clicking() {
         .await;
     // What is open, with its group and its children.
     page.until_text("[data-waits]", "approved").await;
-    page.until_text("[data-group]", "4 of 5 open, the first counts")
+    page.until_text("[data-group]", "4 of 5 open; the first one wins")
         .await;
     page.until(
         "document.querySelectorAll('[data-wait]').length === 4 && document.querySelector('[data-wait] a[href*=\"/instances/\"]')",
@@ -212,7 +212,7 @@ async fn runs_are_chosen_by_link_and_by_keyboard_and_are_in_the_address() {
     .await;
     // A run that never was says so.
     page.go(&format!("{}instances/{id}?run=7", stage.ui)).await;
-    page.until_text("main", "there is no run 7 yet").await;
+    page.until_text("main", "has no run 7 yet").await;
     visit.end_but_for(&["404"]).await;
     stage.end().await;
 }
@@ -405,7 +405,7 @@ async fn a_workflow_on_postgresql_is_drawn_with_its_window_and_goes_on() {
     let id = crowd.id().unwrap().get();
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
-    page.until_text("[data-window]", "2 run, 1 held").await;
+    page.until_text("[data-window]", "2 running, 1 held").await;
     page.until_text("[data-group]", "0 of 3").await;
     page.until(
         "document.querySelectorAll('[data-timeline] .is-child').length === 3",
@@ -458,7 +458,7 @@ async fn rows_of_a_timeline_are_made_of_events() {
         event(11, 80, "activity_completed", Some(6), none),
     ];
     let rows = format!(
-        "import(new URL('timeline.js', document.baseURI)).then(({{ rowsOf }}) => rowsOf({}).rows.map((row) => [row.call, row.kind, row.depth, row.to === null ? null : row.to - row.from, row.end]))",
+        "import(new URL('instance/timeline.js', document.baseURI)).then(({{ rowsOf }}) => rowsOf({}).rows.map((row) => [row.call, row.kind, row.depth, row.to === null ? null : row.to - row.from, row.end]))",
         json!(events)
     );
     assert_eq!(

@@ -30,8 +30,8 @@ async fn what_happens_shows_without_loading_the_page_again() {
     page.until_text(&format!("[data-row='{id}']"), "done").await;
 
     let newer = stage.checkout(2).await;
-    page.until_text(".filters", "1 newer one: show").await;
-    page.press("1 newer one: show").await;
+    page.until_text(".filters", "Show 1 new instance").await;
+    page.press("Show 1 new instance").await;
     page.until_text(&format!("[data-row='{newer}']"), "awaiting signal")
         .await;
 

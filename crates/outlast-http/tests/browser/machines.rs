@@ -227,7 +227,7 @@ impl Job for Mailing {
         if mail.to.starts_with("storm") && cx.attempt() == 5 {
             return Err(JobError::retry_after(
                 Duration::from_secs(7200),
-                "the other side asks for patience",
+                "the mail server is busy (451)",
             ));
         }
         Err(JobError::retry_after(

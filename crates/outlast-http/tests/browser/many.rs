@@ -97,12 +97,12 @@ async fn screens_stay_quick_with_very_many_instances() {
     // The oldest by a key that is free again: nothing leads to it, so it is looked for page by page.
     let started = Instant::now();
     page.go(&format!("{}instances?key=key%3A7", stage.ui)).await;
-    let further = "[...document.querySelectorAll('button')].some((each) => each.textContent === 'Look further')";
+    let further = "[...document.querySelectorAll('button')].some((each) => each.textContent === 'Search older')";
     let found = "document.querySelectorAll('[data-row]').length === 1";
     page.until(&format!("{further} || {found}"), "the first look")
         .await;
     if page.value(further).await == true {
-        page.press("Look further").await;
+        page.press("Search older").await;
     }
     page.until(found, "the oldest").await;
     eprintln!("the oldest by its key: {:?}", started.elapsed());

@@ -11,7 +11,7 @@ async fn the_json_reader_keeps_what_is_raw_and_refuses_what_is_not_json() {
     };
     let stage = Stage::sqlite(Setting::default()).await;
     visit.page.go(&stage.ui).await;
-    let kept = r#"import('./json.js').then(({ parse }) => {
+    let kept = r#"import('./data/json.js').then(({ parse }) => {
         const read = parse(' {"id": "7", "state": {"n" : 9223372036854775807, "s": "}\\"]"} , "list":[1, {"state": [ ]}, null], "n": -1.5e2}', new Set(['state']));
         return [read.id, read.state.text, read.list[0], read.list[1].state.text, read.list[2], read.n];
     })"#;
@@ -30,7 +30,7 @@ async fn the_json_reader_keeps_what_is_raw_and_refuses_what_is_not_json() {
     );
 
     // As the browser's own reader sees it, which knows everything but the letter of numbers.
-    let refused = r#"import('./json.js').then(({ problemOf }) => ['', ' ', '{', '[1,]', '{"a":}', '{"a"}', '{a:1}', "'x'", '01', '1.', '.5', '+1', '1e', 'nul', 'truefalse', '"\n"', '"\\x"', '"', '[1 2]', '{} {}', '[}', '{"a":1,}', 'NaN', '"\\u12"',
+    let refused = r#"import('./data/json.js').then(({ problemOf }) => ['', ' ', '{', '[1,]', '{"a":}', '{"a"}', '{a:1}', "'x'", '01', '1.', '.5', '+1', '1e', 'nul', 'truefalse', '"\n"', '"\\x"', '"', '[1 2]', '{} {}', '[}', '{"a":1,}', 'NaN', '"\\u12"',
             '1', '"x"', '[]', '{}', ' [ 1 , { "a" : [ ] } ] ', '-0.5E+9', 'null', '"\\ud800"', '{"":""}']
         .filter((text) => {
             let fits = true;
@@ -50,7 +50,7 @@ async fn graphs_of_any_shape_are_laid_out_without_overlaps() {
     let stage = Stage::sqlite(Setting::default()).await;
     visit.page.go(&stage.ui).await;
     // Made by a small generator with a fixed seed: circles, lone nodes, double edges and all.
-    let check = r#"import('./graph.js').then(({ layout }) => {
+    let check = r#"import('./draw/graph.js').then(({ layout }) => {
         let seed = 42;
         const next = (below) => {
             seed = (seed * 1103515245 + 12345) % 2147483648;

@@ -26,8 +26,8 @@ fn screens(cast: &Cast) -> Vec<Screen> {
             &[
                 ("main", "Needs attention"),
                 (".attention", "retried 5 times or more"),
-                (".attention", "no deadline"),
-                ("main", "Steps run per minute"),
+                (".attention", "without a deadline"),
+                ("main", "Steps per minute"),
                 ("main table", "checkout"),
             ],
         ),
@@ -92,7 +92,7 @@ fn screens(cast: &Cast) -> Vec<Screen> {
             &[
                 ("[data-join]", "3 of 8, 1 failed"),
                 ("[data-terms]", "Quorum 5 of 8: 2 done"),
-                ("[data-terms]", "Window 3: 2 children wait for a place"),
+                ("[data-terms]", "Window 3: 2 children wait for a slot"),
                 ("[data-terms]", "Deadline in"),
                 ("[data-terms]", "When it ends, they are terminated"),
             ],
@@ -101,7 +101,7 @@ fn screens(cast: &Cast) -> Vec<Screen> {
             "asked",
             format!("instances/{}", cast.asked),
             &[
-                ("[data-cancel=answered]", "cancel answered"),
+                ("[data-cancel=answered]", "cancel handled"),
                 ("[data-waiting]", "the customer has ordered twice"),
                 ("[data-waiting]", "undone"),
                 (".head", "Terminate"),

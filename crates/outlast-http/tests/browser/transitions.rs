@@ -119,7 +119,7 @@ async fn lanes_are_made_of_transitions() {
         event(4, 90, "pack", "fail", None),
     ];
     let lanes = format!(
-        "import(new URL('timeline.js', document.baseURI)).then(({{ lanesOf }}) => {{ const {{ rows, moments }} = lanesOf({}, 0); \
+        "import(new URL('instance/timeline.js', document.baseURI)).then(({{ lanesOf }}) => {{ const {{ rows, moments }} = lanesOf({}, 0); \
          return [rows.map((row) => [row.step, row.stays.map((stay) => [stay.seq, stay.to - stay.from, stay.outcome])]), moments.map((each) => each.outcome)]; }})",
         json!(events)
     );

@@ -1,14 +1,14 @@
 // Family: an instance and its descendants. Each round shows the progress of its join. Its children
 // are grouped by status, and statuses that need attention are unfolded.
 
-import { get } from '../api.js';
-import { end } from '../ending.js';
-import { heldOf, joinMeter, marks, policyMark, sharedPolicy } from '../family-parts.js';
-import { ENDED, numberOf, plural, STATUSES, whole, words } from '../format.js';
-import { follow, repeat } from '../live.js';
-import { attempt, glyph, problem, skeletons, statusOf, time } from '../parts.js';
+import { get } from '../data/api.js';
+import { end } from '../instance/ending.js';
+import { heldOf, joinMeter, marks, policyMark, sharedPolicy } from '../instance/family-parts.js';
+import { ENDED, numberOf, plural, STATUSES, whole, words } from '../draw/format.js';
+import { follow, repeat } from '../data/live.js';
+import { attempt, glyph, problem, skeletons, statusOf, time } from '../draw/parts.js';
 import { href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 const DEPTH = 4;
 const UNFOLDED = new Set(['failed', 'executing', 'awaiting_children']);
@@ -68,14 +68,14 @@ export function screen({ parts: [id], signal, draw }) {
       h('p', { class: 'crumb' }, h('a', { href: href('instances') }, 'Instances'), ' / ', h('a', { href: href(`instances/${id}`) }, id), ' /'),
       h('div', { class: 'head' }, h('h1', {}, 'Family'), it && h('span', { class: 'faint' }, `of ${it.machine} ${it.id}`),
         it && h('div', { class: 'actions' },
-          it.parent && h('a', { class: 'button', href: href(`instances/${it.parent.id}/family`) }, 'Up to its parent'),
-          mayLive && h('button', { class: 'danger', onclick: () => endTree('cancel') }, 'Cancel the tree …'),
-          mayLive && h('button', { class: 'danger', onclick: () => endTree('terminate') }, 'Terminate the tree …'))),
+          it.parent && h('a', { class: 'button', href: href(`instances/${it.parent.id}/family`) }, 'Show parent'),
+          mayLive && h('button', { class: 'danger', onclick: () => endTree('cancel') }, 'Cancel tree …'),
+          mayLive && h('button', { class: 'danger', onclick: () => endTree('terminate') }, 'Terminate tree …'))),
       failed && problem(failed, load),
       !root && !failed && h('div', { class: 'card' }, skeletons(10)),
       root && h('div', { class: 'card family' }, member(root, { alone: true })),
-      root && (root.rounds ?? []).length === 0 && h('p', { class: 'faint' }, 'It has no children. They show up here once a step fans out.'),
-      truncated && h('p', { class: 'faint' }, 'The family is larger than what is drawn here; open a member to see its own.'),
+      root && (root.rounds ?? []).length === 0 && h('p', { class: 'faint' }, 'No children. They appear here when a step fans out.'),
+      truncated && h('p', { class: 'faint' }, 'The family is too large to show in full. Open a member to see its own family.'),
     ];
   }
 
@@ -85,7 +85,7 @@ export function screen({ parts: [id], signal, draw }) {
     const rounds = node.rounds ?? [];
     return h('div', { class: 'member', key: it.id },
       h('div', { class: 'member-line', 'data-row': it.id },
-        !alone && it.position !== null && h('span', { class: 'faint mono position', title: 'Its position in the fan-out' }, `#${it.position}`),
+        !alone && it.position !== null && h('span', { class: 'faint mono position', title: 'Position in the fan-out' }, `#${it.position}`),
         h('a', { href: href(`instances/${it.id}`), class: 'mono' }, it.id),
         h('span', { class: 'what' }, `${it.machine} · ${it.step}`), it.key && h('code', { class: 'faint what' }, it.key),
         h('span', { class: 'member-status' }, marks(it), !alone && policyMark(it, shared), alone && statusOf(it.status)),
@@ -108,7 +108,7 @@ export function screen({ parts: [id], signal, draw }) {
     const held = status === 'runnable' ? heldOf(round, parent) : 0;
     const open = folds.get(place) ?? (UNFOLDED.has(status) || all <= 3);
     return h('details', { key: status, open, ontoggle: (event) => { folds.set(place, event.target.open); } },
-      h('summary', { class: `is-${status}` }, h('span', { class: 'status' }, glyph(status), `${whole(all)} ${words(status)}${held > 0 ? `, ${whole(held)} of them held` : ''}`)),
+      h('summary', { class: `is-${status}` }, h('span', { class: 'status' }, glyph(status), `${whole(all)} ${words(status)}${held > 0 ? `, ${whole(held)} held` : ''}`)),
       h('div', { class: 'members' }, known.map((child) => member(child, { shared: sharedPolicy(round) })),
         known.length < all && extra?.next !== null && h('button', { class: 'small quiet', onclick: () => loadMore(parent.id, round.round, status, place) }, known.length === 0 ? 'Show them' : `Show more of ${plural(all, 'child', 'children')}`)));
   }

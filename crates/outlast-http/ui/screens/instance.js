@@ -1,17 +1,17 @@
 // Instance: what it waits for, its data, its history, and the possible operations.
 
-import { get, post, remove } from '../api.js';
-import { closeActionsOf } from '../close-actions.js';
-import { end } from '../ending.js';
-import { joinMeter, marks, POLICIES } from '../family-parts.js';
-import { flowOf, hasHistory, isFlow } from '../flow.js';
-import { ENDED, plural, span, whole, words } from '../format.js';
-import { follow, isSame, repeat } from '../live.js';
-import { attempt, card, confirm, problem, skeletons, statusOf, time, toast } from '../parts.js';
+import { get, post, remove } from '../data/api.js';
+import { closeActionsOf } from '../instance/close-actions.js';
+import { end } from '../instance/ending.js';
+import { joinMeter, marks, POLICIES } from '../instance/family-parts.js';
+import { flowOf, hasHistory, isFlow } from '../instance/flow.js';
+import { ENDED, plural, span, whole, words } from '../draw/format.js';
+import { follow, isSame, repeat } from '../data/live.js';
+import { attempt, card, confirm, problem, skeletons, statusOf, time, toast } from '../draw/parts.js';
 import { go, href } from '../router.js';
-import { signalForm } from '../signal-form.js';
-import { h } from '../view.js';
-import { plainText } from '../viewer.js';
+import { signalForm } from '../instance/signal-form.js';
+import { h } from '../draw/view.js';
+import { plainText } from '../draw/viewer.js';
 
 const GATHER_MS = 150;
 // Events cover the instance; its inbox and children are reloaded periodically too.
@@ -83,7 +83,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   }
 
   async function destroy() {
-    const agreed = await confirm({ title: `Delete instance ${id}?`, text: 'Its row, inbox and children’s link to it are gone for good.', action: 'Delete', danger: true });
+    const agreed = await confirm({ title: `Delete instance ${id}?`, text: 'Its data, its inbox and the link from its children are deleted permanently.', action: 'Delete', danger: true });
     if (!agreed) return;
     const deleted = await attempt(() => remove(`instances/${id}`, agreed));
     if (deleted) {
@@ -98,7 +98,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         instance && h('a', { href: href('machine', { name: instance.machine }) }, instance.machine), instance && ` v${instance.version}`,
         instance?.parent && [' / child of ', h('a', { href: href(`instances/${instance.parent.id}`) }, instance.parent.id)]),
       h('div', { class: 'head' }, h('h1', {}, `Instance ${id}`), instance && !gone && h('span', { class: `pill is-${instance.status}`, 'data-status': instance.status }, statusOf(instance.status)), instance && !gone && marks(instance), instance && !gone && buttons()),
-      gone && h('div', { class: 'problem' }, h('strong', {}, 'It is gone'), 'This instance was deleted or collected. What is below is what was last seen.'),
+      gone && h('div', { class: 'problem' }, h('strong', {}, 'Deleted'), 'This instance was deleted. The data below is the last known.'),
       failed && problem(failed, load),
       !instance && !failed && h('div', { class: 'card' }, skeletons(10)),
       instance && h('div', { class: 'stack' },
@@ -117,34 +117,34 @@ export function screen({ parts: [id], query, signal, draw }) {
     const ended = ENDED.has(instance.status);
     return h('div', { class: 'actions' },
       (family?.rounds?.length > 0 || instance.parent) && h('a', { class: 'button', href: href(`instances/${id}/family`) }, 'Family'),
-      (instance.status === 'failed' || instance.status === 'cancelled') && h('button', { onclick: () => operate('retry', { title: `Retry instance ${id}?`, text: `It runs step ${instance.step} again, with the state it has.`, action: 'Retry', done: `Instance ${id} runs again.` }) }, 'Retry'),
-      !ended && !instance.cancel && h('button', { class: 'danger', title: 'Ask it to end; its machine decides how', onclick: () => finish('cancel') }, 'Cancel'),
-      !ended && h('button', { class: 'danger', title: 'End it now, whatever it does', onclick: () => finish('terminate') }, 'Terminate'),
+      (instance.status === 'failed' || instance.status === 'cancelled') && h('button', { onclick: () => operate('retry', { title: `Retry instance ${id}?`, text: `It runs step ${instance.step} again with its current state.`, action: 'Retry', done: `Instance ${id} is runnable again.` }) }, 'Retry'),
+      !ended && !instance.cancel && h('button', { class: 'danger', title: 'Ask the machine to cancel; it decides how', onclick: () => finish('cancel') }, 'Cancel'),
+      !ended && h('button', { class: 'danger', title: 'End it immediately', onclick: () => finish('terminate') }, 'Terminate'),
       ended && h('button', { class: 'danger', onclick: destroy }, 'Delete'));
   }
 
   function facts() {
     const it = instance;
     const rows = [
-      !isFlow(it) && ['Step', it.step], isFlow(it) && ['Run', whole(it.run)], isFlow(it) && ['Events', whole(it.events)], !isFlow(it) && ['History', hasHistory(it) ? plural(it.events, 'transition') : 'none is recorded'], ['Attempt', whole(it.attempt)], ['Crashes', whole(it.crashes)],
+      !isFlow(it) && ['Step', it.step], isFlow(it) && ['Run', whole(it.run)], isFlow(it) && ['Events', whole(it.events)], !isFlow(it) && ['History', hasHistory(it) ? plural(it.events, 'transition') : 'not recorded'], ['Attempt', whole(it.attempt)], ['Crashes', whole(it.crashes)],
       ['Queue', h('a', { href: href('instances', { queue: it.queue }) }, it.queue)], ['Priority', it.priority], ['Revision', whole(it.revision)],
       it.key !== null && ['Key', it.key], it.partition_key !== null && ['Partition key', h('a', { href: href('instances', { partition_key: it.partition_key }) }, it.partition_key)],
       it.awaits?.length > 0 && !it.needs_all && ['Awaits', it.awaits.join(', ')], it.awaits?.length > 0 && !it.needs_all && ['Until', time(it.await_deadline, 'no deadline')],
       it.needs_all && it.awaits?.length > 0 && ['Awaits all of', it.awaits.join(', ')], it.needs_all && it.status !== 'sleeping' && it.await_deadline && ['Not before', time(it.await_deadline)],
       it.status === 'sleeping' && ['Sleeps until', time(it.await_deadline)],
-      it.status === 'awaiting_children' && ['Children open', whole(it.children_pending)],
+      it.status === 'awaiting_children' && ['Open children', whole(it.children_pending)],
       it.parent && ['Position', `${whole(it.position)} of round ${whole(it.parent.round)}`],
       it.origin && ['Started by', h('a', { href: href(`instances/${it.parent.id}`, { run: it.origin.run }), 'data-origin': it.origin.call }, `call ${whole(it.origin.call)} of run ${whole(it.origin.run)}`)],
-      it.parent && ['If its parent ends', `it ${POLICIES[it.on_parent_close]}`],
-      it.held !== null && ['Place in the window', it.held ? 'waits for one' : 'has one'],
-      it.cancel && ['Asked to cancel', h('span', {}, time(it.cancel.requested_at), it.cancel.answered || ENDED.has(it.status) ? '' : ', not answered yet', h('span', { class: 'soft cancel-reason' }, it.cancel.reason))],
+      it.parent && ['When parent ends', `it ${POLICIES[it.on_parent_close]}`],
+      it.held !== null && ['Window', it.held ? 'held, waits for a slot' : 'has a slot'],
+      it.cancel && ['Cancel requested', h('span', {}, time(it.cancel.requested_at), it.cancel.answered || ENDED.has(it.status) ? '' : ', not answered yet', h('span', { class: 'soft cancel-reason' }, it.cancel.reason))],
       it.worker && ['Worker', h('a', { href: href('workers') }, it.worker)],
       it.status === 'runnable' && ['Eligible', time(it.eligible_at)],
       ['Inserted', time(it.inserted_at)], ['Updated', time(it.updated_at)],
       it.finished_at && ['Finished', time(it.finished_at)],
       it.finished_at && ['Took', span(Date.parse(it.finished_at) - Date.parse(it.inserted_at))],
     ];
-    return card('Facts', null, h('dl', { class: 'facts body' }, rows.filter(Boolean).map(([name, value]) => h('div', { key: name }, h('dt', {}, name), h('dd', {}, value)))));
+    return card('Details', null, h('dl', { class: 'facts body' }, rows.filter(Boolean).map(([name, value]) => h('div', { key: name }, h('dt', {}, name), h('dd', {}, value)))));
   }
 
   function errorCard() {
@@ -154,17 +154,17 @@ export function screen({ parts: [id], query, signal, draw }) {
   }
 
   function inbox() {
-    if (signals.length === 0) return card('Inbox', null, h('p', { class: 'body faint' }, 'No signals. Those sent to this instance are listed here, consumed ones as long as they are remembered.'));
+    if (signals.length === 0) return card('Inbox', null, h('p', { class: 'body faint' }, 'No signals. Signals sent to this instance appear here.'));
     return card('Inbox', h('span', { class: 'badge' }, signals.length), h('ul', { class: 'list' }, signals.map((each) => h('li', { key: each.id },
       h('div', { class: 'line' }, h('b', {}, each.name), each.dedup_key && h('code', { class: 'faint' }, each.dedup_key),
-        h('span', { class: 'faint end-of-line' }, 'came ', time(each.inserted_at), each.consumed_at ? [', consumed ', time(each.consumed_at)] : ', waiting')),
+        h('span', { class: 'faint end-of-line' }, 'received ', time(each.inserted_at), each.consumed_at ? [', consumed ', time(each.consumed_at)] : ', waiting')),
       each.payload && h('div', { class: 'well' }, h('json-view', { raw: each.payload }))))));
   }
 
   function children() {
     const rounds = family?.rounds ?? [];
     if (rounds.length === 0) return null;
-    return card('Children', h('span', { class: 'actions' }, h('a', { href: href(`instances/${id}/family`) }, 'Whole family'), h('a', { href: href('instances', { parent: id }) }, 'As a list')),
+    return card('Children', h('span', { class: 'actions' }, h('a', { href: href(`instances/${id}/family`) }, 'Show family'), h('a', { href: href('instances', { parent: id }) }, 'Show as list')),
       h('div', { class: 'body stack' }, rounds.map((round) => joinMeter(round, family.instance))));
   }
 

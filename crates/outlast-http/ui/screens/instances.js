@@ -1,14 +1,14 @@
 // Instances: a filtered, paged table, and the bulk verbs.
 
-import { get } from '../api.js';
-import { actOnAll, hindrance, VERBS } from '../bulk.js';
-import { choose, chosen } from '../columns.js';
-import { FIELDS, inWords, isEmpty, MORE_FIELDS, read, toAddress, toQuery } from '../filters.js';
-import { counted, plural, STATUSES, words } from '../format.js';
-import { follow, isSame, repeat } from '../live.js';
-import { empty, glyph, problem, skeletons } from '../parts.js';
+import { get } from '../data/api.js';
+import { actOnAll, hindrance, VERBS } from '../list/bulk.js';
+import { choose, chosen } from '../list/columns.js';
+import { FIELDS, inWords, isEmpty, MORE_FIELDS, read, toAddress, toQuery } from '../list/filters.js';
+import { counted, plural, STATUSES, words } from '../draw/format.js';
+import { follow, isSame, repeat } from '../data/live.js';
+import { empty, glyph, problem, skeletons } from '../draw/parts.js';
 import { go, href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 const PAGE = 50;
 const TYPING_MS = 250;
@@ -130,7 +130,7 @@ export function screen({ query, signal, draw }) {
         h('div', { class: 'actions' },
           Object.entries(VERBS).map(([verb, { name, danger }]) => {
             const why = hindrance(verb, filter);
-            return h('button', { class: danger ? 'danger' : '', disabled: Boolean(why) || count?.count === 0, title: why ?? `${name} everything that the filter matches; it is counted first`, onclick: () => act(verb) }, `${name} all …`);
+            return h('button', { class: danger ? 'danger' : '', disabled: Boolean(why) || count?.count === 0, title: why ?? `${name} all matching instances, after a confirmation`, onclick: () => act(verb) }, `${name} all …`);
           }))),
       filterBar(),
       failed && problem(failed, start),
@@ -151,7 +151,7 @@ export function screen({ query, signal, draw }) {
         h('button', { type: 'button', class: 'quiet small', 'aria-expanded': String(more), onclick: () => { more = !more; draw(); } }, more ? 'Fewer filters' : `More filters${extra ? ` (${extra} set)` : ''}`),
         !isEmpty(filter) && h('button', { type: 'button', class: 'quiet small', onclick: () => go(href('instances')) }, 'Clear'),
         h('button', { type: 'button', class: 'quiet small', onclick: () => choose().then(draw) }, 'Columns'),
-        fresh.size > 0 && h('button', { type: 'button', class: 'small primary', onclick: start }, `${plural(fresh.size, 'newer one')}: show`)));
+        fresh.size > 0 && h('button', { type: 'button', class: 'small primary', onclick: start }, `Show ${plural(fresh.size, 'new instance')}`)));
   }
 
   function fieldOf(field, search) {
@@ -188,13 +188,13 @@ export function screen({ query, signal, draw }) {
 
   function nothing() {
     if (page.next) {
-      return empty('Nothing here yet', 'Among the instances looked at so far none fits this filter. There are older ones.',
+      return empty('No match yet', 'No instance searched so far matches this filter. Older ones have not been searched.',
         searched > 0
-          ? h('p', { class: 'faint', role: 'status' }, `Looking further: ${plural(searched, 'page')} so far …`)
-          : h('button', { class: 'primary', onclick: search }, 'Look further'));
+          ? h('p', { class: 'faint', role: 'status' }, `Searching: ${plural(searched, 'page')} so far …`)
+          : h('button', { class: 'primary', onclick: search }, 'Search older'));
     }
-    if (isEmpty(filter)) return empty('No instances', 'Nothing is stored yet. Insert one from your program, with `outlast insert` or with POST /v1/instances, and it shows up here.');
-    return empty('Nothing matches', `No instance fits: ${inWords(filter)}.`, h('button', { onclick: () => go(href('instances')) }, 'Clear the filter'));
+    if (isEmpty(filter)) return empty('No instances', 'Start one from your program, with `outlast insert` or with POST /v1/instances.');
+    return empty('No matches', `No instance matches: ${inWords(filter)}.`, h('button', { onclick: () => go(href('instances')) }, 'Clear filter'));
   }
 
   /**

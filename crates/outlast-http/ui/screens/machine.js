@@ -1,13 +1,13 @@
 // Machine: drawn as a graph. Steps show live counts, failures and mean time; the width of an edge
 // shows its run count; versions are side by side.
 
-import { get } from '../api.js';
-import { ENDED, plural, short, span, STATUSES, whole, words } from '../format.js';
-import { curve, layout } from '../graph.js';
-import { follow } from '../live.js';
-import { empty, glyph, problem, skeletons, time } from '../parts.js';
+import { get } from '../data/api.js';
+import { ENDED, plural, short, span, STATUSES, whole, words } from '../draw/format.js';
+import { curve, layout } from '../draw/graph.js';
+import { follow } from '../data/live.js';
+import { empty, glyph, problem, skeletons, time } from '../draw/parts.js';
 import { go, href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 const STEP = { width: 164, height: 74 };
 const END = { width: 112, height: 34 };
@@ -17,7 +17,7 @@ const MARGIN = 26;
 const ENDS = { done: 'done', fail: 'failed', stop: 'failed', cancel: 'cancelled' };
 const ALIVE = STATUSES.filter((status) => !ENDED.has(status));
 const HUES = { next: 'flow', wait: 'awaiting_signal', fan_out: 'awaiting_children', retry: 'warning', flow: 'executing', continue_as_new: 'runnable', renew: 'runnable', done: 'done', fail: 'failed', stop: 'failed', cancel: 'cancelled' };
-const MEANINGS = { next: 'goes on', wait: 'waits for a signal or sleeps, then goes on', fan_out: 'starts children and joins them', retry: 'tries again', flow: 'goes on with its history, or waits', continue_as_new: 'begins another run', renew: 'begins another run', done: 'is done', fail: 'fails', stop: 'fails', cancel: 'is cancelled' };
+const MEANINGS = { next: 'continues', wait: 'waits for a signal or sleeps, then continues', fan_out: 'starts children and joins them', retry: 'is retried', flow: 'continues its run, or waits', continue_as_new: 'starts another run', renew: 'starts another run', done: 'is done', fail: 'fails', stop: 'fails', cancel: 'is cancelled' };
 // Text would be unreadable below this scale; then the layers go from top to bottom.
 const SCALE_MIN = 0.8;
 
@@ -61,7 +61,7 @@ export function screen({ query, signal, draw }) {
           h('button', { class: 'small', 'aria-pressed': String(!hidden.has(String(each.version))), onclick: () => toggle(String(each.version)) }, `v${each.version}`)))),
       failed && problem(failed, load),
       !versions && !failed && h('div', { class: 'card' }, skeletons(8)),
-      versions?.length === 0 && h('div', { class: 'card' }, empty('Nobody knows this machine', 'No engine that runs it has registered, and no instance of it is stored.', h('a', { href: href('machines') }, 'See all machines'))),
+      versions?.length === 0 && h('div', { class: 'card' }, empty('Unknown machine', 'No worker has registered it, and it has no instances.', h('a', { href: href('machines') }, 'Show all machines'))),
       h('div', { class: 'versions' }, shown.map((each) => versionCard(each, manner(shown), shown.length === 1))),
       versions?.length > 0 && key(),
     ];
@@ -71,7 +71,7 @@ export function screen({ query, signal, draw }) {
     const alive = machine.steps.reduce((sum, step) => sum + ALIVE.reduce((all, status) => all + (step.counts?.[status] ?? 0), 0), 0);
     return h('section', { key: machine.version, class: 'card', 'aria-label': `Version ${machine.version}` },
       h('header', {}, h('h2', {}, `Version ${machine.version}`),
-        h('span', { class: 'faint' }, `${whole(alive)} alive · `, machine.workers ? `${plural(machine.workers, 'worker')} ${machine.workers === 1 ? 'runs' : 'run'} it` : 'no worker runs it', ' · counted ', time(countedAt, 'now')),
+        h('span', { class: 'faint' }, `${whole(alive)} live · `, machine.workers ? plural(machine.workers, 'worker') : 'no workers', ' · counted ', time(countedAt, 'now')),
         h('span', { class: 'actions' }, h('a', { href: href('instances', { machine: name, version: machine.version }) }, 'Instances'))),
       h('div', { class: 'graph-room', tabindex: '0', role: 'group', 'aria-label': `Graph of ${name}, version ${machine.version}` }, graph(machine, how)),
       h('details', { class: 'as-table', open: tables ?? alone, ontoggle: (event) => { if (event.target.open !== (tables ?? alone)) tables = event.target.open; } }, h('summary', {}, 'As a table'), stepTable(machine)));
@@ -186,12 +186,12 @@ function stepOf(machine, id, box) {
   const filter = { machine: machine.name, version: machine.version, step: name };
   const statuses = STATUSES.filter((status) => status !== 'done' && status !== 'cancelled' && step.counts?.[status] > 0);
   return h('div', { key: id, class: `step${step.declared === false ? ' undeclared' : ''}${step.counts?.failed ? ' failing' : ''}`, 'data-row': true, style: { left: `${box.x + MARGIN}px`, top: `${box.y + MARGIN + 10}px`, width: `${box.width}px`, height: `${box.height}px` } },
-    h('a', { class: 'over', href: href('instances', filter), title: step.declared === false ? `${name}: no registered engine knows this step` : name }, name),
+    h('a', { class: 'over', href: href('instances', filter), title: step.declared === false ? `${name}: no live worker has this step` : name }, name),
     h('span', { class: 'chips' }, statuses.length === 0
-      ? h('span', { class: 'faint' }, 'nobody here')
+      ? h('span', { class: 'faint' }, 'no instances')
       : statuses.map((status) => h('a', { key: status, class: `status is-${status}`, href: href('instances', { ...filter, status }), title: `${whole(step.counts[status])} ${words(status)}`, 'data-step-count': `${name} ${status}` }, glyph(status), short(step.counts[status])))),
-    h('span', { class: 'faint', title: step.runs ? `run ${plural(step.runs, 'time')} lately, ${span(step.mean_ms)} on average; ${whole(step.failures)} of them came to a retry or a failure` : null },
-      step.runs ? [`${short(step.runs)} × ${span(step.mean_ms)}`, step.failures ? h('span', { class: 'bad' }, ` · ${short(step.failures)} failed`) : ''] : 'not run lately'));
+    h('span', { class: 'faint', title: step.runs ? `${plural(step.runs, 'run')} in the last hour, ${span(step.mean_ms)} on average; ${whole(step.failures)} ended with a retry or a failure` : null },
+      step.runs ? [`${short(step.runs)} × ${span(step.mean_ms)}`, step.failures ? h('span', { class: 'bad' }, ` · ${short(step.failures)} failed`) : ''] : 'no recent runs'));
 }
 
 function endOf(machine, status, box) {
@@ -202,7 +202,7 @@ function endOf(machine, status, box) {
 
 function stepTable(machine) {
   return h('div', { class: 'table' }, h('table', {},
-    h('thead', {}, h('tr', {}, h('th', {}, 'Step'), STATUSES.map((status) => h('th', { class: 'right' }, words(status))), h('th', { class: 'right' }, 'Run'), h('th', { class: 'right' }, 'Failed'), h('th', { class: 'right' }, 'Mean'))),
+    h('thead', {}, h('tr', {}, h('th', {}, 'Step'), STATUSES.map((status) => h('th', { class: 'right' }, words(status))), h('th', { class: 'right' }, 'Runs'), h('th', { class: 'right' }, 'Failed'), h('th', { class: 'right' }, 'Mean'))),
     h('tbody', {}, machine.steps.map((step) => h('tr', { key: step.name },
       h('td', {}, step.name), STATUSES.map((status) => figure(step.counts?.[status])), figure(step.runs), figure(step.failures), h('td', { class: 'right' }, span(step.mean_ms)))))));
 }
@@ -213,7 +213,7 @@ function figure(count) {
 }
 
 function key() {
-  return h('ul', { class: 'key faint', 'aria-label': 'What the colours mean' }, Object.entries(MEANINGS).filter(([outcome]) => outcome !== 'stop' && outcome !== 'renew').map(([outcome, meaning]) =>
+  return h('ul', { class: 'key faint', 'aria-label': 'Legend' }, Object.entries(MEANINGS).filter(([outcome]) => outcome !== 'stop' && outcome !== 'renew').map(([outcome, meaning]) =>
     h('li', {}, h('i', { class: outcome === 'wait' || outcome === 'fan_out' ? 'parked' : '', style: { '--hue': `var(--${HUES[outcome]})` } }), meaning)),
-  h('li', {}, 'the thicker, the more often'));
+  h('li', {}, 'thicker: more often'));
 }

@@ -1,11 +1,11 @@
 // Machines: every machine that a worker has or that has instances, with all its versions.
 
-import { get } from '../api.js';
-import { plural, short, STATUSES, whole } from '../format.js';
-import { follow } from '../live.js';
-import { empty, glyph, meter, problem, skeletons } from '../parts.js';
+import { get } from '../data/api.js';
+import { plural, short, STATUSES, whole } from '../draw/format.js';
+import { follow } from '../data/live.js';
+import { empty, glyph, meter, problem, skeletons } from '../draw/parts.js';
 import { href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 export function screen({ signal, draw }) {
   let machines = null;
@@ -30,7 +30,7 @@ export function screen({ signal, draw }) {
       h('div', { class: 'head' }, h('h1', {}, 'Machines')),
       failed && problem(failed, load),
       !machines && !failed && h('div', { class: 'card' }, skeletons(6)),
-      machines?.size === 0 && h('div', { class: 'card' }, empty('No machines yet', 'A machine shows up here once an engine that runs it has started, or an instance of it was inserted.')),
+      machines?.size === 0 && h('div', { class: 'card' }, empty('No machines yet', 'A machine appears here when a worker registers it or an instance is started.')),
       machines && h('div', { class: 'columns machines' }, [...machines].map(([name, versions]) => tile(name, versions))),
     ];
   }
@@ -47,7 +47,7 @@ function tile(name, versions) {
     h('h2', {}, name),
     h('p', { class: 'faint' }, [
       versions.map((version) => `v${version.version}`).join(', '), plural(steps.size, 'step'),
-      workers ? plural(workers, 'worker') : 'no worker runs it',
+      workers ? plural(workers, 'worker') : 'no workers',
     ].join(' · ')),
     meter(counts),
     h('p', { class: 'chips' }, STATUSES.filter((status) => counts[status] > 0).map((status) =>

@@ -1,12 +1,12 @@
 // Overview: instances by status, conditions that need an operator, and the last hour.
 
-import { get } from '../api.js';
-import { chart, legend } from '../chart.js';
-import { short, span, STATUSES, whole, words } from '../format.js';
-import { follow, repeat } from '../live.js';
-import { card, empty, glyph, meter, problem, skeletons, time } from '../parts.js';
+import { get } from '../data/api.js';
+import { chart, legend } from '../draw/chart.js';
+import { short, span, STATUSES, whole, words } from '../draw/format.js';
+import { follow, repeat } from '../data/live.js';
+import { card, empty, glyph, meter, problem, skeletons, time } from '../draw/parts.js';
 import { href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 const REFRESH_MS = 10_000;
 const SEVERITIES = { error: '!', warning: '!', notice: 'i' };
@@ -61,7 +61,7 @@ export function screen({ signal, draw }) {
     const items = overview.attention ?? [];
     return card('Needs attention', items.length > 0 && h('span', { class: 'badge' }, items.length),
       items.length === 0
-        ? h('p', { class: 'body calm' }, h('span', { class: 'status is-done' }, glyph('done')), ' Nothing. No lease has expired, no timer is overdue, no wait lacks a deadline, no retry repeats without success, and every machine has a worker.')
+        ? h('p', { class: 'body calm' }, h('span', { class: 'status is-done' }, glyph('done')), ' Nothing. Leases, timers, deadlines and retries are fine, and every machine has a worker.')
         : h('ul', { class: 'attention' }, items.map((item) => h('li', { key: item.kind + (item.filter ?? ''), class: `is-${item.severity}`, 'data-row': true },
           h('span', { class: 'mark', 'aria-label': item.severity }, SEVERITIES[item.severity] ?? '!'),
           h('span', { class: 'grow' }, item.sentence),
@@ -71,9 +71,9 @@ export function screen({ signal, draw }) {
   function charts() {
     const series = overview.series ?? { minutes: [] };
     const figures = [
-      ['throughput', 'Steps run per minute', short, 4, [{ name: 'run', hue: 'accent', values: series.runs ?? [], kind: 'bars' }, { name: 'finished', hue: 'done', values: series.done ?? [], kind: 'line' }]],
+      ['throughput', 'Steps per minute', short, 4, [{ name: 'run', hue: 'accent', values: series.runs ?? [], kind: 'bars' }, { name: 'finished', hue: 'done', values: series.done ?? [], kind: 'line' }]],
       ['failures', 'Failures per minute', short, 4, [{ name: 'failed', hue: 'failed', values: series.failures ?? [], kind: 'bars' }]],
-      ['delay', 'From eligible to started', span, 1, [{ name: 'p50', hue: 'executing', values: series.delay_p50_ms ?? [], kind: 'line' }, { name: 'p99', hue: 'awaiting_signal', values: series.delay_p99_ms ?? [], kind: 'line', dashed: true }]],
+      ['delay', 'Queue delay', span, 1, [{ name: 'p50', hue: 'executing', values: series.delay_p50_ms ?? [], kind: 'line' }, { name: 'p99', hue: 'awaiting_signal', values: series.delay_p99_ms ?? [], kind: 'line', dashed: true }]],
     ];
     return h('div', { class: 'charts' }, figures.map(([name, title, write, least, lines]) => {
       const point = (index) => {
@@ -89,7 +89,7 @@ export function screen({ signal, draw }) {
   function machineList() {
     const list = [...machines?.machines ?? []].sort((a, b) => a.name.localeCompare(b.name) || b.version - a.version);
     return card('Machines', h('span', { class: 'actions' }, h('a', { href: href('machines') }, 'All machines')), list.length === 0
-      ? empty('No machines yet', 'A machine shows up here once an engine that runs it has started, or an instance of it was inserted.')
+      ? empty('No machines yet', 'A machine appears here when a worker registers it or an instance is started.')
       : h('div', { class: 'table' }, h('table', {}, h('tbody', {}, list.slice(0, 12).map((machine) => machineRow(machine))))));
   }
 

@@ -1,11 +1,11 @@
 // Workers: their leases, the versions that they run, and their executing instances.
 
-import { get } from '../api.js';
-import { counted, numberOf, plural } from '../format.js';
-import { follow, repeat } from '../live.js';
-import { empty, problem, skeletons, time } from '../parts.js';
+import { get } from '../data/api.js';
+import { counted, numberOf, plural } from '../draw/format.js';
+import { follow, repeat } from '../data/live.js';
+import { empty, problem, skeletons, time } from '../draw/parts.js';
 import { href } from '../router.js';
-import { h } from '../view.js';
+import { h } from '../draw/view.js';
 
 const REFRESH_MS = 3_000;
 
@@ -34,7 +34,7 @@ export function screen({ signal, draw }) {
       h('div', { class: 'head' }, h('h1', {}, 'Workers'), workers && h('span', { class: 'faint' }, `${alive} of ${workers.length} alive`)),
       failed && problem(failed, load),
       !workers && !failed && h('div', { class: 'card' }, skeletons(6)),
-      workers?.length === 0 && h('div', { class: 'card' }, empty('No workers', 'No engine has registered with this store, so nothing runs. Start one: `Engine::builder(store).machine(…).start()`.')),
+      workers?.length === 0 && h('div', { class: 'card' }, empty('No workers', 'No engine is running. Start one with `Engine::builder(store).machine(…).start()`.')),
       workers && h('div', { class: 'columns workers' }, workers.map((worker) => workerCard(worker))),
     ];
   }
@@ -50,14 +50,14 @@ function workerCard(worker) {
       h('dl', { class: 'facts' }, [
         ['Executing', counted(worker.executing)],
         ['Lease', time(worker.lease_expires_at)],
-        ['Heard of', time(worker.heartbeat_at)],
+        ['Last heartbeat', time(worker.heartbeat_at)],
         ['Started', time(worker.started_at)],
         ['Program', worker.version || '–'],
         ['Id', h('span', { class: 'mono' }, worker.id)],
       ].map(([name, value]) => h('div', { key: name }, h('dt', {}, name), h('dd', {}, value)))),
-      !worker.alive && numberOf(worker.executing) > 0 && h('p', { class: 'bad' }, `${plural(worker.executing, 'instance')} it held will be given to others.`),
+      !worker.alive && numberOf(worker.executing) > 0 && h('p', { class: 'bad' }, `${plural(worker.executing, 'instance')} will be claimed by other workers.`),
       h('div', {}, h('h3', {}, 'Queues'), h('p', { class: 'tags' }, worker.queues.map((queue) => h('a', { class: 'tag', key: queue, href: href('instances', { queue }) }, queue)))),
       h('div', {}, h('h3', {}, 'Machines'), (worker.machines ?? []).length === 0
-        ? h('p', { class: 'faint' }, 'It has not said which.')
+        ? h('p', { class: 'faint' }, 'Not declared.')
         : h('p', { class: 'tags' }, worker.machines.map((machine) => h('a', { class: 'tag', key: `${machine.name} ${machine.version}`, href: href('machine', { name: machine.name }), title: (machine.steps ?? []).join(', ') }, machine.name, h('span', { class: 'faint' }, ` v${machine.version} · ${plural((machine.steps ?? []).length, 'step')}`)))))));
 }

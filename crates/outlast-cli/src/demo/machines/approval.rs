@@ -66,7 +66,7 @@ impl Machine for Approval {
                     }
                     // Nobody decided: small amounts need no approval.
                     None if amount < 100 => {
-                        Outcome::done(format!("expense {expense} is small enough"))
+                        Outcome::done(format!("expense {expense} needs no approval"))
                     }
                     None => Outcome::cancelled("nobody answered in time"),
                 }
@@ -74,9 +74,7 @@ impl Machine for Approval {
             Request::Release { expense, amount } => {
                 work(Duration::from_millis(2_500)).await;
                 let why = cx.cancel_reason().unwrap_or("cancelled");
-                Outcome::cancelled(format!(
-                    "{why}; the {amount} of expense {expense} are free again"
-                ))
+                Outcome::cancelled(format!("{why}; released {amount} for expense {expense}"))
             }
         })
     }

@@ -39,7 +39,7 @@ impl Machine for Checkout {
             Payment::Paid { order, amount } => match cx.received::<PaymentConfirmed>()? {
                 Some(paid) if paid.amount == amount => Outcome::next(Payment::Ship { order }),
                 Some(paid) => Outcome::fail(format!("paid {} instead of {amount}", paid.amount)),
-                None => Outcome::cancelled("payment never came"),
+                None => Outcome::cancelled("no payment arrived"),
             },
             Payment::Ship { order } => {
                 work(Duration::from_secs(2)).await;

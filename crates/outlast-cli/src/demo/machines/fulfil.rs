@@ -56,7 +56,7 @@ impl Workflow for Fulfil {
             Err(error) => {
                 let released = flow.step("release", async move || {
                     work(Duration::from_millis(300)).await;
-                    Ok::<_, String>(format!("{hold} is released"))
+                    Ok::<_, String>(format!("released {hold}"))
                 });
                 released.await?;
                 return Err(flow.fail(error));
@@ -74,7 +74,7 @@ impl Workflow for Fulfil {
         }
         let (parcels, courier) = (parcels.len(), pickup.courier);
         Ok(format!(
-            "{parcels} parcels with {label}, brought by {courier}"
+            "{parcels} parcels with {label}, delivered by {courier}"
         ))
     }
 }

@@ -24,13 +24,16 @@ impl Job for Invoice {
     async fn perform(&self, mail: Mail, cx: &Context) -> Result<String, JobError> {
         work(Duration::from_millis(500)).await;
         if happens(3) {
-            return Err(JobError::fatal(format!("{} is no address", mail.to)));
+            return Err(JobError::fatal(format!(
+                "{} is not a valid address",
+                mail.to
+            )));
         }
         if happens(55) {
             return Err(JobError::retry("the mail server is busy (451)"));
         }
         Ok(format!(
-            "invoice {} was sent at try {}",
+            "invoice {} sent at attempt {}",
             mail.invoice,
             cx.attempt() + 1
         ))

@@ -50,7 +50,7 @@ impl Machine for Order {
                 let missing = parcels.iter().filter(|parcel| parcel.is_none()).count();
                 work(Duration::from_secs(1)).await;
                 match missing == parcels.len() {
-                    true => Outcome::fail(format!("nothing of order {order} is in stock")),
+                    true => Outcome::fail(format!("no article of order {order} is in stock")),
                     false => Outcome::done(Shipment {
                         parcels: parcels.into_iter().flatten().collect(),
                         missing,

@@ -1,0 +1,5 @@
+//! Reads requests: extractors, the parameters of lists, and page cursors.
+
+pub(crate) mod cursor;
+pub(crate) mod extract;
+pub(crate) mod query;
