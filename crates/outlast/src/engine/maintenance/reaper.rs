@@ -3,8 +3,8 @@
 //! Nodes with the maintenance role run it. The fence makes a wrong guess harmless: a late commit
 //! changes nothing.
 
-use super::backoff::{Backoff, jittered};
-use super::node::Node;
+use crate::engine::backoff::{Backoff, jittered};
+use crate::engine::node::Node;
 use crate::metrics;
 use outlast_core::{Error, Hints, InstanceId, ReapRequest, Reaped};
 use std::sync::Arc;

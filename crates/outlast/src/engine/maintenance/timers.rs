@@ -3,8 +3,8 @@
 //! Nodes with the maintenance role run it. The database's clock decides what is due, never the
 //! node's.
 
-use super::backoff::{Backoff, jittered};
-use super::node::Node;
+use crate::engine::backoff::{Backoff, jittered};
+use crate::engine::node::Node;
 use crate::hub::Alarm;
 use crate::metrics;
 use outlast_core::{Error, Fired, Hints};

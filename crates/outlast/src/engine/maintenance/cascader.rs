@@ -3,8 +3,8 @@
 //! Nodes with the maintenance role run it. A parent's end, a join or an operator's request on a
 //! tree leaves the work in the table of cascades.
 
-use super::backoff::{Backoff, jittered};
-use super::node::Node;
+use crate::engine::backoff::{Backoff, jittered};
+use crate::engine::node::Node;
 use crate::hub::Alarm;
 use crate::metrics;
 use outlast_core::{CascadeRequest, Cascaded, Error, Hints};

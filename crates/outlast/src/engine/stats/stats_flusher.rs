@@ -2,9 +2,9 @@
 //!
 //! Every engine with the worker role runs it. No decision may depend on these counts.
 
-use super::backoff::jittered;
-use super::node::Node;
-use super::queue_slots::QueueSlots;
+use crate::engine::backoff::jittered;
+use crate::engine::dispatch::queue_slots::QueueSlots;
+use crate::engine::node::Node;
 use crate::metrics;
 use outlast_core::limits::RUN_STATS_MAX;
 use outlast_core::{Error, RunStats, minute_of};

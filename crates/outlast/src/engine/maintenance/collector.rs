@@ -3,8 +3,8 @@
 //! Nodes with the maintenance role run it. It never deletes a child before its parent has
 //! finished.
 
-use super::backoff::{Backoff, jittered};
-use super::node::Node;
+use crate::engine::backoff::{Backoff, jittered};
+use crate::engine::node::Node;
 use crate::metrics;
 use outlast_core::{CollectRequest, Collected, Error};
 use std::sync::Arc;

@@ -2,11 +2,11 @@
 //!
 //! The engine starts one picker per queue. It never drops a claim call that is under way.
 
-use super::backoff::{Backoff, jittered};
-use super::claims::ClaimGuard;
-use super::executor::Executor;
-use super::node::Node;
 use super::queue_slots::{ClaimPermit, QueueSlots};
+use crate::engine::backoff::{Backoff, jittered};
+use crate::engine::claims::ClaimGuard;
+use crate::engine::executor::Executor;
+use crate::engine::node::Node;
 use crate::lease::Epoch;
 use crate::metrics;
 use outlast_core::limits::CLAIM_MAX;

@@ -6,7 +6,7 @@
 //! Innocent groups finish and leave the quarantine. At last the guilty step is the only
 //! quarantined claim of its worker. From then on its crashes count (docs/protocol.md, defect 14).
 
-use super::backoff::jittered;
+use crate::engine::backoff::jittered;
 use outlast_core::{Claim, ClaimRef, QUARANTINE_AFTER};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,12 +4,12 @@
 //! worker, so no picker has to find it. It is never used
 //! for a queue where instances are known to wait.
 
-use super::claims::ClaimGuard;
-use super::executor::Executor;
-use super::node::Node;
 use super::picker::Pick;
 use super::queue_slots::{ClaimPermit, QueueSlots};
 use crate::client::Backend;
+use crate::engine::claims::ClaimGuard;
+use crate::engine::executor::Executor;
+use crate::engine::node::Node;
 use crate::lease::Epoch;
 use outlast_core::limits::QUEUES_MAX;
 use outlast_core::{

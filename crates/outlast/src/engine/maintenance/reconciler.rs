@@ -3,8 +3,8 @@
 //! Nodes with the maintenance role run it. Each finding is a bug: it is repaired, counted and
 //! logged as an error.
 
-use super::backoff::{Backoff, jittered};
-use super::node::Node;
+use crate::engine::backoff::{Backoff, jittered};
+use crate::engine::node::Node;
 use crate::metrics;
 use outlast_core::{Error, Hints, InstanceId, ReconcileRequest};
 use std::sync::Arc;

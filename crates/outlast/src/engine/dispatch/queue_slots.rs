@@ -7,7 +7,7 @@
 //! The number of claims that wait for a slot follows the pace of the queue. It is bounded by what
 //! starts within a few claims' time, so that no claim waits here that another node could run.
 
-use super::run_counters::Waits;
+use crate::engine::stats::run_counters::Waits;
 use crate::hub::Alarm;
 use crate::metrics;
 use std::sync::Arc;

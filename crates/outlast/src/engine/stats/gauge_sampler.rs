@@ -2,8 +2,8 @@
 //!
 //! Nodes with the maintenance role run it. Nothing depends on its results.
 
-use super::backoff::jittered;
-use super::node::Node;
+use crate::engine::backoff::jittered;
+use crate::engine::node::Node;
 use crate::metrics;
 use outlast_core::{Error, Filter, Status};
 use std::collections::BTreeSet;
