@@ -2,8 +2,8 @@
 //!
 //! Answers, lists and counts all report it.
 
-use super::inspecting::list;
 use crate::Subject;
+use crate::suite::queries::lists::list;
 use crate::vocabulary::*;
 use outlast_core::{
     CancelAnswer, Claim, ClosePolicy, Count, Deadline, DeleteAnswer, Filter, InstanceId, Join,

@@ -11,7 +11,7 @@ use outlast_core::{
 };
 use std::collections::BTreeSet;
 
-pub(super) fn assert_invalid<T: std::fmt::Debug>(answer: Result<T>) -> String {
+pub(in crate::suite) fn assert_invalid<T: std::fmt::Debug>(answer: Result<T>) -> String {
     let error = answer.expect_err("it was not refused");
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
@@ -23,7 +23,7 @@ async fn assert_empty(subject: &Subject) {
     assert_eq!(count, Count::Exactly(0));
 }
 
-pub(super) fn long(bytes: usize) -> String {
+pub(in crate::suite) fn long(bytes: usize) -> String {
     "x".repeat(bytes)
 }
 
@@ -343,7 +343,7 @@ pub async fn what_is_just_allowed_is_stored(subject: &Subject) {
 }
 
 /// Names with a meaning in SQL, in literals, patterns, formats, JSON, shells or terminals.
-pub(super) const ODD_NAMES: &[&str] = &[
+pub(in crate::suite) const ODD_NAMES: &[&str] = &[
     "'; drop table instances; --",
     "\"quoted\"",
     "a.b.c",

@@ -25,7 +25,7 @@ macro_rules! on_both_harnesses {
         mod postgres {
             $(#[tokio::test]
             async fn $name() {
-                crate::testing::on_postgres(super::$name).await;
+                crate::harness::machines::on_postgres(super::$name).await;
             })+
         }
     };

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
+use crate::harness::machines::on_both_harnesses;
 use crate::support::family::{Go, Kid, Play};
-use crate::testing::on_both_harnesses;
 use outlast::prelude::*;
 use outlast::testing::{HarnessBuilder, Point};
 

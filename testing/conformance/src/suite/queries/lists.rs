@@ -7,7 +7,7 @@ use outlast_core::{
     QueueSummary, Scope, Status, limits,
 };
 
-pub(super) async fn list(subject: &Subject, filter: Filter) -> Vec<InstanceId> {
+pub(in crate::suite) async fn list(subject: &Subject, filter: Filter) -> Vec<InstanceId> {
     let request = ListRequest {
         filter,
         before: None,

@@ -1,7 +1,7 @@
 //! Run statistics: counts of the steps that engines have run, by the minute.
 
-use super::bad_input::{assert_invalid, long};
 use crate::Subject;
+use crate::suite::outcomes::bad_input::{assert_invalid, long};
 use crate::vocabulary::*;
 use outlast_core::{DELAY_BINS, Delays, RunStats, Runs, Timestamp, WriteCheck, limits, minute_of};
 use std::time::Duration;

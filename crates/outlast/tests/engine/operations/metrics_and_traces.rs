@@ -290,7 +290,7 @@ async fn leave_a_dead_worker<S: Store>(client: &Client, store: &S, queue: &str) 
 
 #[test]
 fn the_table_in_the_docs_has_every_metric_in_its_order_and_no_other() {
-    let page = include_str!("../../../../docs/metrics.md");
+    let page = include_str!("../../../../../docs/metrics.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     let documented: Vec<_> = rows
         .map(|row| {

@@ -1,7 +1,7 @@
 //! Leases: one per worker, and no claims without a valid one.
 
-use super::bad_input::{ODD_NAMES, assert_invalid, long};
 use crate::Subject;
+use crate::suite::outcomes::bad_input::{ODD_NAMES, assert_invalid, long};
 use crate::vocabulary::*;
 use outlast_core::{
     Answer, ClaimRequest, Error, ErrorKind, Heartbeat, MachineOffer, NewWorker, Status, WorkerId,

@@ -1,6 +1,6 @@
 //! Searches: by error, attempts, deadline and end, and pages with few matches.
 
-use super::inspecting::list;
+use super::lists::list;
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{Count, Deadline, Filter, InstanceId, ListRequest, Outcome, Status, limits};

@@ -211,7 +211,12 @@ impl Worker {
 
     fn spawn_with(place: &str, slots: usize) -> Worker {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "crashing::a_worker", "--ignored", "--nocapture"]);
+        command.args([
+            "--exact",
+            "workers::crashing::a_worker",
+            "--ignored",
+            "--nocapture",
+        ]);
         command.env("OUTLAST_TEST_WORKER", place);
         command.env("OUTLAST_TEST_SLOTS", slots.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
