@@ -46,22 +46,22 @@ outlast_conformance::conformance_suite!(open);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_never_prepares_keeps_the_rules_too() {
     macro_rules! try_all {
-        ($($module:ident::$rule:ident,)*) => {
+        ($($group:ident::$module:ident::$rule:ident,)*) => {
             $({
                 let subject = open_with(Options::without_named_statements).await;
-                suite::$module::$rule(&subject).await;
+                suite::$group::$module::$rule(&subject).await;
                 subject.finish().await;
             })*
         };
     }
     try_all! {
-        batches::a_mixed_workload_comes_to_rest_without_anything_to_mend,
-        claims::a_claim_carries_everything_the_step_may_look_at,
-        children::nesting_goes_three_deep,
-        races::claims_at_once_never_get_the_same_row,
-        races::claims_at_once_take_one_of_a_partition_key,
-        races::siblings_that_end_at_once_join_once,
-        races::a_signal_that_races_a_park_is_never_lost,
+        outcomes::batches::a_mixed_workload_comes_to_rest_without_anything_to_mend,
+        claiming::claims::a_claim_carries_everything_the_step_may_look_at,
+        families::children::nesting_goes_three_deep,
+        claiming::races::claims_at_once_never_get_the_same_row,
+        claiming::races::claims_at_once_take_one_of_a_partition_key,
+        claiming::races::siblings_that_end_at_once_join_once,
+        claiming::races::a_signal_that_races_a_park_is_never_lost,
     }
 }
 

@@ -113,7 +113,7 @@ impl Named {
     }
 }
 
-/// `suite::signals::name` is the function `name` in a file whose path ends with `suite/signals.rs`.
+/// `suite::waiting::signals::name` is the function `name` in a file whose path ends with `suite/waiting/signals.rs`.
 fn is_function(test: &str, sources: &[(PathBuf, String)]) -> bool {
     let Some((place, name)) = test.rsplit_once("::") else {
         return false;

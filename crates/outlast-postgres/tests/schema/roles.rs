@@ -143,7 +143,7 @@ fn a_worker_does_an_engines_work() {
             dropped.await.expect("the schema is dropped");
         })
     }
-    let rule = suite::batches::a_mixed_workload_comes_to_rest_without_anything_to_mend;
+    let rule = suite::outcomes::batches::a_mixed_workload_comes_to_rest_without_anything_to_mend;
     try_rule(Threads::Several, open, rule);
 }
 

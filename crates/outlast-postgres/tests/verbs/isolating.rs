@@ -27,12 +27,12 @@ async fn open(isolation: &str) -> Subject {
 }
 
 macro_rules! rules_hold {
-    ($($module:ident { $($rule:ident,)* })*) => {
+    ($($group:ident::$module:ident { $($rule:ident,)* })*) => {
         mod serializable {
             $($(
                 #[test]
                 fn $rule() {
-                    super::holds("serializable", super::suite::$module::$rule);
+                    super::holds("serializable", super::suite::$group::$module::$rule);
                 }
             )*)*
         }
@@ -40,7 +40,7 @@ macro_rules! rules_hold {
             $($(
                 #[test]
                 fn $rule() {
-                    super::holds("repeatable read", super::suite::$module::$rule);
+                    super::holds("repeatable read", super::suite::$group::$module::$rule);
                 }
             )*)*
         }
@@ -52,7 +52,7 @@ fn holds(isolation: &'static str, rule: impl AsyncFnOnce(&Subject)) {
 }
 
 rules_hold! {
-    races {
+    claiming::races {
         claims_at_once_never_get_the_same_row,
         claims_at_once_take_one_of_a_partition_key,
         siblings_that_end_at_once_join_once,
@@ -65,7 +65,7 @@ rules_hold! {
         of_the_same_outcome_sent_at_once_one_is_committed,
         maintenance_at_once_returns_everything_once,
     }
-    batches {
+    outcomes::batches {
         a_mixed_workload_comes_to_rest_without_anything_to_mend,
     }
 }

@@ -4,30 +4,33 @@
 //! itself: outcomes go to the committer, under the fence of the claim.
 
 mod failure_report;
+mod no_progress;
+mod quarantine;
+mod unrunnable;
 mod unrunnable_claims;
 mod user_code;
 
 use super::claims::ClaimGuard;
 use super::committer::{Outbox, Written};
+use super::dispatch::picker::Pick;
+use super::dispatch::queue_slots::{QueueSlots, Slot};
 use super::faults::{Moment, Point};
-use super::no_progress::{Circles, Circling};
 use super::node::Node;
-use super::picker::Pick;
-use super::quarantine::{Quarantine, is_quarantined};
-use super::queue_slots::{QueueSlots, Slot};
-use super::unrunnable::{Unrunnable, Unrunnables};
 use super::unserved_queues::{Unserved, warn_of_children};
 use crate::codec::{CodecError, Unreadable, Unwritable, plain_outcome};
 use crate::machine::{Context, Decided, Failure, Registered, Surroundings};
 use crate::metrics;
 use crate::workflow::Session;
 use failure_report::{Failed, Failures, Fate};
+use no_progress::{Circles, Circling};
 use outlast_core::{CancelRequest, Claim, Commit, Flowing, Invalid, Outcome, Proceed, Revision};
+use quarantine::{Quarantine, is_quarantined};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Instrument;
+use unrunnable::{Unrunnable, Unrunnables};
 
 /// How long a claim waits for a slot before it is given back to other workers.
 const SLOT_PATIENCE: Duration = Duration::from_secs(1);

@@ -60,35 +60,26 @@
 //! - The *stats flusher* adds run counts to the store.
 //! - The *notifier* receives hints from other nodes.
 //!
-//! Each loop is a file of this module. Its `run` only loops, backs off and logs; its `run_once`
-//! does the work. User code never runs inside a transaction, and no loop relies on a hint or on a
-//! leader.
+//! Each loop is a file. `dispatch` brings instances to free slots, `maintenance` keeps the store in
+//! order, and `stats` counts and measures.
+//!
+//! A loop's `run` only loops, backs off and logs; its `run_once` does the work. User code never
+//! runs inside a transaction, and no loop relies on a hint or on a leader.
 
 mod backoff;
 mod builder;
 mod cancel_watcher;
-mod cascader;
 mod claims;
-mod collector;
 mod committer;
+mod dispatch;
 mod executor;
-mod fast_path;
 mod faults;
-mod gauge_sampler;
 mod heartbeat;
-mod no_progress;
+mod maintenance;
 mod node;
 mod notifier;
-mod picker;
-mod quarantine;
-mod queue_slots;
-mod reaper;
-mod reconciler;
-mod run_counters;
 mod running;
-mod stats_flusher;
-mod timers;
-mod unrunnable;
+mod stats;
 mod unserved_queues;
 mod watchdog;
 
@@ -96,15 +87,15 @@ pub use builder::{EngineBuilder, Roles};
 pub use running::{Engine, Stopped};
 
 pub(crate) use builder::{Settings, assemble};
-pub(crate) use cascader::Cascader;
 pub(crate) use committer::Committer;
+pub(crate) use dispatch::fast_path::{FastPath, Reservation};
+pub(crate) use dispatch::picker::Picker;
+pub(crate) use dispatch::queue_slots::QueueSlots;
 pub(crate) use executor::{Executor, Ran};
-pub(crate) use fast_path::{FastPath, Reservation};
 pub use faults::Point;
 pub(crate) use faults::{Fault, Moment};
 pub(crate) use heartbeat::Heartbeat;
+pub(crate) use maintenance::cascader::Cascader;
+pub(crate) use maintenance::reaper::Reaper;
+pub(crate) use maintenance::timers::Timers;
 pub(crate) use node::Node;
-pub(crate) use picker::Picker;
-pub(crate) use queue_slots::QueueSlots;
-pub(crate) use reaper::Reaper;
-pub(crate) use timers::Timers;

@@ -5,7 +5,7 @@
 use super::builder::Settings;
 use super::claims::{ClaimEntry, ClaimGuard, Phase, Running};
 use super::faults::Fault;
-use super::run_counters::RunCounters;
+use super::stats::run_counters::RunCounters;
 use crate::client::{Backend, Client};
 use crate::hub::Alarm;
 use crate::lease::{Coverage, Epoch};

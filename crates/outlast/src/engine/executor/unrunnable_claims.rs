@@ -3,11 +3,11 @@
 //! The executor calls it. It never fails an instance that another node may be able to run.
 
 use super::failure_report::{Failed, Failures};
+use super::unrunnable::Unrunnable;
 use super::user_code::Interrupted;
 use super::{Executor, Ran};
 use crate::codec::Unreadable;
 use crate::engine::claims::ClaimGuard;
-use crate::engine::unrunnable::Unrunnable;
 use crate::machine::{Context, Decided, Registered};
 use crate::metrics;
 use outlast_core::{Claim, Hints, Outcome, Release, ReleaseAnswer};

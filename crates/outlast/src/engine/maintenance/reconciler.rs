@@ -1,0 +1,206 @@
+//! Looks for inconsistent rows: miscounted joins, and held instances that would stay held.
+//!
+//! Nodes with the maintenance role run it. Each finding is a bug: it is repaired, counted and
+//! logged as an error.
+
+use crate::engine::backoff::{Backoff, jittered};
+use crate::engine::node::Node;
+use crate::metrics;
+use outlast_core::{Error, Hints, InstanceId, ReconcileRequest};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most instances checked in one transaction.
+const PAGE: usize = 1_000;
+/// The pause between two pages: the walk is a background check and must not be a load.
+const PAGE_INTERVAL: Duration = Duration::from_secs(1);
+/// The pause between two walks.
+const WALK_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Walks through all instances, page by page.
+pub(crate) struct Reconciler {
+    node: Arc<Node>,
+}
+
+impl Reconciler {
+    pub(crate) fn new(node: Arc<Node>) -> Reconciler {
+        Reconciler { node }
+    }
+
+    pub(crate) async fn run(self) {
+        let mut backoff = Backoff::default();
+        let mut after = None;
+        let mut pause = jittered(WALK_INTERVAL);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.node.stop.everything.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = match self.run_once(after).await {
+                Ok(next) => {
+                    backoff.reset();
+                    after = next;
+                    jittered(if next.is_some() {
+                        PAGE_INTERVAL
+                    } else {
+                        WALK_INTERVAL
+                    })
+                }
+                Err(error) => {
+                    metrics::store_error("reconciler");
+                    tracing::warn!(%error, "could not reconcile; trying again");
+                    backoff.next()
+                }
+            };
+        }
+    }
+
+    /// Checks one page, and returns where the next one starts.
+    pub(crate) async fn run_once(
+        &self,
+        after: Option<InstanceId>,
+    ) -> Result<Option<InstanceId>, Error> {
+        let request = ReconcileRequest { after, max: PAGE };
+        let found = self.node.store().reconcile(request).await?;
+        metrics::mended(found.joins.len() + found.holds.len());
+        for id in &found.joins {
+            tracing::error!(instance = %id, "mended a join that miscounted; please report it");
+        }
+        for id in &found.holds {
+            tracing::error!(instance = %id, "freed an instance that was held behind a partition key or for a place in a window, and nobody would have; please report it");
+        }
+        let hints = Hints::now(found.woken);
+        self.node.client.hub.publish(self.node.store(), hints);
+        Ok(found.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+    use super::*;
+    use crate::engine::builder::Settings;
+    use crate::machine::Registry;
+    use crate::prelude::*;
+    use crate::testing::Harness;
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+    use outlast_core::ManualClock;
+    use std::fmt::{Debug, Write};
+    use std::sync::Mutex;
+    use tracing::field::{Field, Visit};
+    use tracing_subscriber::layer::{Context as LayerContext, Layer, SubscriberExt};
+
+    /// Waits for two children.
+    struct Parent;
+
+    impl Workflow for Parent {
+        const NAME: &'static str = "parent";
+        type Input = ();
+        type Output = ();
+
+        async fn run(&self, flow: Flow, (): ()) -> FlowResult<()> {
+            flow.all((flow.child::<Kid>(()), flow.child::<Kid>(())))
+                .await?;
+            Ok(())
+        }
+    }
+
+    struct Kid;
+
+    impl Workflow for Kid {
+        const NAME: &'static str = "kid";
+        type Input = ();
+        type Output = ();
+
+        async fn run(&self, flow: Flow, (): ()) -> FlowResult<()> {
+            flow.sleep(Duration::from_secs(1)).await
+        }
+    }
+
+    /// The errors that are logged.
+    #[derive(Clone, Default)]
+    struct Errors(Arc<Mutex<String>>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Errors {
+        fn on_event(&self, event: &tracing::Event<'_>, _: LayerContext<'_, S>) {
+            if *event.metadata().level() == tracing::Level::ERROR {
+                event.record(&mut Text(&mut self.0.lock().unwrap()));
+            }
+        }
+    }
+
+    struct Text<'a>(&'a mut String);
+
+    impl Visit for Text<'_> {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            write!(self.0, "{field}={value:?} ").unwrap();
+        }
+    }
+
+    /// Returns the value of the counter of repaired rows.
+    fn mended(stats_flusher: &DebuggingRecorder) -> u64 {
+        let counters = stats_flusher.snapshotter().snapshot().into_vec();
+        let mended = counters
+            .into_iter()
+            .filter(|(key, ..)| key.key().name() == metrics::MENDED);
+        mended
+            .map(|(.., value)| match value {
+                DebugValue::Counter(count) => count,
+                DebugValue::Gauge(_) | DebugValue::Histogram(_) => 0,
+            })
+            .sum()
+    }
+
+    #[test]
+    fn a_workflow_that_was_mended_is_counted_and_logged_as_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("outlast.db");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let clock = ManualClock::default();
+        let store = outlast_sqlite::Sqlite::options().clock(clock.clone());
+        let store = store.open(&file).unwrap();
+        let (mut harness, id) = runtime.block_on(async {
+            let harness = Harness::on(store.clone(), clock);
+            let harness = harness.workflow(Parent).workflow(Kid);
+            let mut harness = harness.build().await.unwrap();
+            let id = harness.insert(Run::<Parent>(())).await.unwrap();
+            harness.run().await;
+            (harness, id.id().unwrap())
+        });
+        let node = Node::new(
+            Client::new(store),
+            Settings::default(),
+            Registry::default(),
+            None,
+        );
+        let reconciler = Reconciler::new(Arc::new(node));
+        let (stats_flusher, errors) = (DebuggingRecorder::new(), Errors::default());
+        let subscriber = tracing_subscriber::registry().with(errors.clone());
+        let walk = || {
+            ::metrics::with_local_recorder(&stats_flusher, || {
+                tracing::subscriber::with_default(subscriber, || {
+                    runtime.block_on(reconciler.run_once(None)).unwrap()
+                })
+            })
+        };
+        // As if finished children had been miscounted: no event would wake the parent.
+        let database = rusqlite::Connection::open(&file).unwrap();
+        let miscount =
+            "update instances set children_pending = 5, joining_left = '[5]' where id = ?1";
+        database.execute(miscount, [id.get().0]).unwrap();
+        runtime.block_on(harness.run_all());
+        runtime.block_on(async { harness.expect(id).await.awaits_children() });
+        assert_eq!(walk(), None);
+        assert_eq!(mended(&stats_flusher), 1);
+        let errors = errors.0.lock().unwrap().clone();
+        assert!(errors.contains("mended a join that miscounted"), "{errors}");
+        assert!(errors.contains(&format!("instance={id}")), "{errors}");
+        runtime.block_on(harness.run());
+        runtime.block_on(async { harness.expect(id).await.is_done() });
+    }
+}

@@ -1,0 +1,5 @@
+//! Parents and their children.
+
+mod children;
+mod close_policies;
+mod joins;

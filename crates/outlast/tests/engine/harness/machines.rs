@@ -1,0 +1,357 @@
+//! The harness that users test their machines with, on both stores.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use crate::support;
+use outlast::ManualClock;
+use outlast::prelude::*;
+use outlast::testing::{Harness, HarnessBuilder, Point, RunReport};
+use outlast_postgres::Postgres;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Makes a test on each store of every function named; each takes a builder on that store.
+macro_rules! on_both_harnesses {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(outlast::testing::Harness::builder()).await;
+            })+
+        }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $name() {
+                crate::harness::machines::on_postgres(super::$name).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_both_harnesses;
+
+on_both_harnesses!(
+    a_run_ends_when_nothing_can_run_and_says_what_ran,
+    time_stands_still_until_it_is_moved,
+    time_collapses_when_everything_is_to_run,
+    a_deadline_is_fired_by_name,
+    a_worker_that_dies_before_the_step_runs_it_once,
+    a_worker_that_dies_before_the_commit_runs_the_step_twice,
+    a_worker_that_dies_after_the_commit_runs_the_step_once,
+    children_and_jobs_run_in_every_queue,
+    expectations_that_are_not_met_say_what_there_is,
+    a_machine_that_goes_in_circles_is_stopped,
+);
+
+pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(HarnessBuilder) -> T) {
+    let schema = support::unique_schema();
+    let clock = ManualClock::default();
+    let options = Postgres::options(&support::url()).unwrap().schema(&schema);
+    let store = options.clock(clock.clone()).connect().await.unwrap();
+    test(Harness::on(store.clone(), clock)).await;
+    outlast_core::Store::close(&store).await;
+    support::drop_schema(&schema).await;
+}
+
+/// Asks three times, with a pause that grows; then waits a day for an answer.
+#[derive(Default)]
+struct Ask {
+    asked: Arc<AtomicU32>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Question {
+    Ask { answers_at: u32 },
+    Think,
+    Wait,
+    Judge,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Answer(String);
+
+impl Signal for Answer {
+    const NAME: &'static str = "answer";
+}
+
+impl Machine for Ask {
+    const NAME: &'static str = "ask";
+    type State = Question;
+    type Output = String;
+
+    async fn step(&self, state: Question, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Question::Ask { answers_at } => {
+                self.asked.fetch_add(1, Ordering::SeqCst);
+                if cx.attempt() < answers_at {
+                    return Ok(Outcome::retry(HOUR * (cx.attempt() + 1), "no answer"));
+                }
+                Outcome::next(Question::Think)
+            }
+            Question::Think => Outcome::next(Question::Wait),
+            Question::Wait => wait_for([Answer::NAME])
+                .timeout(24 * HOUR)
+                .then(Question::Judge),
+            Question::Judge => match cx.received::<Answer>()? {
+                Some(Answer(answer)) => Outcome::done(answer),
+                None => Outcome::fail("nobody answered"),
+            },
+        })
+    }
+}
+
+async fn a_run_ends_when_nothing_can_run_and_says_what_ran(builder: HarnessBuilder) {
+    let mut harness = builder.machine(Ask::default()).build().await.unwrap();
+    let id = harness
+        .insert(New::<Ask>(Question::Ask { answers_at: 0 }))
+        .await
+        .unwrap();
+    let tally = harness.run().await;
+    let expected = RunReport {
+        steps: 3,
+        next: 2,
+        waits: 1,
+        ..RunReport::default()
+    };
+    assert_eq!(tally, expected);
+    harness
+        .expect(id)
+        .await
+        .awaits(["answer"])
+        .at_step("judge")
+        .tried(0);
+
+    let answer = Answer("yes".into());
+    harness.signal(id.id().unwrap(), answer).await.unwrap();
+    assert_eq!(harness.run().await.done, 1);
+    harness.expect(id).await.is_done_with(&"yes".to_owned());
+    assert_eq!(harness.run().await, RunReport::default());
+}
+
+async fn time_stands_still_until_it_is_moved(builder: HarnessBuilder) {
+    let machine = Ask::default();
+    let asked = machine.asked.clone();
+    let mut harness = builder.machine(machine).build().await.unwrap();
+    let id = harness
+        .insert(New::<Ask>(Question::Ask { answers_at: 1 }))
+        .await
+        .unwrap();
+    assert_eq!(harness.run().await.retries, 1);
+    harness
+        .expect(id)
+        .await
+        .is(Status::Runnable)
+        .tried(1)
+        .has_error("no answer");
+
+    harness.advance(HOUR - Duration::from_micros(1)).await;
+    assert_eq!(harness.run().await.steps, 0);
+    harness.advance(Duration::from_micros(1)).await;
+    assert_eq!(harness.run().await.waits, 1);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+
+    // A lease lasts for a day at most, and time may move by more.
+    harness.set_time(harness.time() + 24 * 30 * HOUR).await;
+    assert_eq!(harness.run().await.failed, 1);
+    harness.expect(id).await.is_failed_with("nobody answered");
+}
+
+async fn time_collapses_when_everything_is_to_run(builder: HarnessBuilder) {
+    let mut harness = builder.machine(Ask::default()).build().await.unwrap();
+    let start = harness.time();
+    let new = New::<Ask>(Question::Ask { answers_at: 2 }).delay(HOUR);
+    let id = harness.insert(new).await.unwrap();
+    let tally = harness.run_all().await;
+    assert_eq!((tally.retries, tally.timeouts, tally.failed), (2, 1, 1));
+    harness.expect(id).await.is_failed_with("nobody answered");
+    assert_eq!(harness.time().since(start), (1 + 1 + 2 + 24) * HOUR);
+}
+
+async fn a_deadline_is_fired_by_name(builder: HarnessBuilder) {
+    let mut harness = builder.machine(Ask::default()).build().await.unwrap();
+    let start = harness.time();
+    let first = harness.insert(New::<Ask>(Question::Wait)).await.unwrap();
+    harness.run().await;
+    harness.advance(HOUR).await;
+    let second = harness.insert(New::<Ask>(Question::Wait)).await.unwrap();
+    harness.run().await;
+
+    harness.fire_deadline(first).await;
+    assert_eq!(harness.time().since(start), 24 * HOUR);
+    harness.run().await;
+    harness
+        .expect(first)
+        .await
+        .is_failed_with("nobody answered");
+    harness.expect(second).await.awaits(["answer"]);
+}
+
+/// Counts its effects, and the attempts it saw.
+#[derive(Default)]
+struct Pay {
+    paid: Arc<AtomicU32>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Payment {
+    Charge,
+    Receipt { key: String, attempt: u32 },
+}
+
+impl Machine for Pay {
+    const NAME: &'static str = "pay";
+    type State = Payment;
+    type Output = (String, u32, u32);
+
+    async fn step(&self, state: Payment, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Payment::Charge => {
+                self.paid.fetch_add(1, Ordering::SeqCst);
+                Outcome::next(Payment::Receipt {
+                    key: cx.idempotency_key(),
+                    attempt: cx.attempt(),
+                })
+            }
+            Payment::Receipt { key, attempt } => Outcome::done((key, attempt, cx.attempt())),
+        })
+    }
+}
+
+/// Charges with a death at this point: the tries of the two steps as they saw them, and the effects.
+async fn charge_with_a_death(builder: HarnessBuilder, point: Point) -> ((u32, u32), u32) {
+    let machine = Pay::default();
+    let paid = machine.paid.clone();
+    let mut harness = builder.machine(machine).build().await.unwrap();
+    let id = harness.insert(New::<Pay>(Payment::Charge)).await.unwrap();
+    harness.crash::<Pay>("charge", point);
+    let tally = harness.run().await;
+    assert_eq!((tally.crashes, tally.done), (1, 1));
+    let (key, first, second) = harness.expect(id).await.is_done().output();
+    // The key is that of the visit, however often it was run.
+    assert_eq!(key, format!("{}:charge:0", id.id().unwrap()));
+    ((first, second), paid.load(Ordering::SeqCst))
+}
+
+async fn a_worker_that_dies_before_the_step_runs_it_once(builder: HarnessBuilder) {
+    let charged = charge_with_a_death(builder, Point::BeforeStep).await;
+    assert_eq!(charged, ((1, 0), 1));
+}
+
+async fn a_worker_that_dies_before_the_commit_runs_the_step_twice(builder: HarnessBuilder) {
+    let charged = charge_with_a_death(builder, Point::BeforeCommit).await;
+    assert_eq!(charged, ((1, 0), 2));
+}
+
+async fn a_worker_that_dies_after_the_commit_runs_the_step_once(builder: HarnessBuilder) {
+    let charged = charge_with_a_death(builder, Point::AfterCommit).await;
+    assert_eq!(charged, ((0, 1), 1));
+}
+
+struct Sum;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Adding {
+    Split(Vec<u32>),
+    Add,
+}
+
+impl Machine for Sum {
+    const NAME: &'static str = "sum";
+    type State = Adding;
+    type Output = u32;
+
+    async fn step(&self, state: Adding, cx: &Context) -> StepResult<Self> {
+        Ok(match state {
+            Adding::Split(numbers) => {
+                let doubles = numbers.into_iter().enumerate();
+                let queue = |position: usize| format!("queue-{position}");
+                fan_out(doubles.map(|(at, number)| New::<Double>(number).queue(queue(at))))
+                    .then(Adding::Add)
+            }
+            Adding::Add => {
+                let doubles = cx.children::<Double>()?.into_iter();
+                let doubles = doubles.map(|double| double.into_output());
+                Outcome::done(doubles.sum::<Result<u32, StepError>>()?)
+            }
+        })
+    }
+}
+
+struct Double;
+
+impl Job for Double {
+    const NAME: &'static str = "double";
+    type Args = u32;
+    type Output = u32;
+
+    async fn perform(&self, number: u32, _cx: &Context) -> Result<u32, JobError> {
+        Ok(number * 2)
+    }
+}
+
+async fn children_and_jobs_run_in_every_queue(builder: HarnessBuilder) {
+    let builder = builder.machine(Sum).machine(Double);
+    let mut harness = builder.build().await.unwrap();
+    let id = harness
+        .insert(New::<Sum>(Adding::Split(vec![1, 2, 3])))
+        .await
+        .unwrap();
+    let tally = harness.run().await;
+    assert_eq!((tally.fan_outs, tally.done), (1, 4));
+    harness.expect(id).await.is_done_with(&12);
+}
+
+async fn expectations_that_are_not_met_say_what_there_is(builder: HarnessBuilder) {
+    let mut harness = builder.machine(Ask::default()).build().await.unwrap();
+    let id = harness.insert(New::<Ask>(Question::Wait)).await.unwrap();
+    harness.run().await;
+    let expected = harness.expect(id).await;
+    let message = panic_message(|| drop(expected.is_done()));
+    for part in ["AwaitingSignal", "Done", "judge", "answer"] {
+        assert!(message.contains(part), "{part} is not in: {message}");
+    }
+    let expected = harness.expect(id).await;
+    let message = panic_message(|| drop(expected.awaits(["question"])));
+    assert!(
+        message.contains(r#"awaits ["answer"], not ["question"]"#),
+        "{message}"
+    );
+}
+
+struct Circle;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Round {
+    Again,
+}
+
+impl Machine for Circle {
+    const NAME: &'static str = "circle";
+    type State = Round;
+    type Output = ();
+
+    async fn step(&self, _: Round, _: &Context) -> StepResult<Self> {
+        Ok(sleep(HOUR).then(Round::Again))
+    }
+}
+
+async fn a_machine_that_goes_in_circles_is_stopped(builder: HarnessBuilder) {
+    let builder = builder.machine(Circle).jumps_max(50);
+    let mut harness = builder.build().await.unwrap();
+    harness.insert(New::<Circle>(Round::Again)).await.unwrap();
+    let run = tokio::spawn(async move { harness.run_all().await });
+    let panic = run.await.unwrap_err().into_panic();
+    let message = panic.downcast_ref::<String>().unwrap();
+    assert!(message.contains("waits again and again"), "{message}");
+}
+
+fn panic_message(code: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    let panic = std::panic::catch_unwind(code).unwrap_err();
+    panic.downcast_ref::<String>().unwrap().clone()
+}

@@ -1,0 +1,4 @@
+//! The harness that users test their machines with.
+
+mod families;
+mod machines;

@@ -1,0 +1,534 @@
+//! What can be seen of an engine: metrics, spans, and one trace across everything an instance starts.
+
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
+
+use crate::support;
+use crate::support::through::{Break, Through};
+use crate::support::{LONG, eventually, insert, on_both_stores};
+use metrics_util::MetricKind;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use outlast::metrics::{ALL, Kind, SLOTS_BUSY};
+use outlast::prelude::*;
+use outlast::trace::Propagator;
+use outlast::{EngineBuilder, ListRequest, NewInstance};
+use outlast_core::{ClaimRequest, Inspect, MachineVersion, NewWorker, Store, limits};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use tokio::sync::Semaphore;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Record};
+use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+on_both_stores!(
+    every_metric_appears,
+    spans_name_the_instance_and_carry_no_payloads,
+    one_trace_spans_waits_children_and_what_a_step_inserts,
+    a_propagator_says_where_a_trace_begins_and_is_handed_every_step,
+);
+
+/// What nobody but the steps may see.
+const SECRET: &str = "xyzzy-4711";
+
+#[derive(Clone)]
+struct Tour {
+    started: Arc<Semaphore>,
+    go: Arc<Semaphore>,
+}
+
+impl Tour {
+    fn new() -> Tour {
+        Tour {
+            started: Arc::new(Semaphore::new(0)),
+            go: Arc::new(Semaphore::new(0)),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+enum Stop {
+    Start {
+        secret: String,
+    },
+    Waited {
+        secret: String,
+    },
+    Joined {
+        secret: String,
+    },
+    Child {
+        secret: String,
+    },
+    Grandchild {
+        secret: String,
+    },
+    Side {
+        secret: String,
+    },
+    Sleep,
+    Panic,
+    Hold,
+    /// Has a child that is ended with it.
+    Guide,
+    /// Comes to itself, without end.
+    Circle,
+    End,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Hello {
+    secret: String,
+}
+
+impl Signal for Hello {
+    const NAME: &'static str = "hello";
+}
+
+impl Machine for Tour {
+    const NAME: &'static str = "tour";
+    type State = Stop;
+    type Output = String;
+
+    async fn step(&self, state: Stop, cx: &Context) -> StepResult<Self> {
+        let queue = || cx.queue().to_owned();
+        Ok(match state {
+            Stop::Start { secret } => wait_for([Hello::NAME]).then(Stop::Waited { secret }),
+            Stop::Waited { secret } => {
+                let side = Stop::Side {
+                    secret: secret.clone(),
+                };
+                let side = New::<Tour>(side).queue(queue()).key("side");
+                cx.client().insert(side).await?;
+                let child = Stop::Child {
+                    secret: secret.clone(),
+                };
+                fan_out([New::<Tour>(child).queue(queue())]).then(Stop::Joined { secret })
+            }
+            Stop::Child { secret } => {
+                let grandchild = Stop::Grandchild {
+                    secret: secret.clone(),
+                };
+                let grandchild = New::<Tour>(grandchild).queue(queue());
+                fan_out([grandchild]).then(Stop::Joined { secret })
+            }
+            Stop::Joined { secret } | Stop::Side { secret } => Outcome::done(secret),
+            Stop::Grandchild { secret } => match cx.attempt() {
+                0 => Outcome::retry(Duration::ZERO, "once more"),
+                _ => Outcome::done(secret),
+            },
+            Stop::Sleep => sleep(Duration::from_millis(1)).then(Stop::End),
+            Stop::Panic => panic!("as asked"),
+            Stop::Hold => {
+                self.started.add_permits(1);
+                self.go.acquire().await?.forget();
+                Outcome::done(String::new())
+            }
+            Stop::Guide => {
+                let guided = Stop::Start {
+                    secret: SECRET.into(),
+                };
+                let guided = New::<Tour>(guided).queue(queue());
+                let guided = guided.on_parent_close(ClosePolicy::Terminate);
+                fan_out([guided]).then(Stop::End)
+            }
+            Stop::Circle => Outcome::next(Stop::Circle),
+            Stop::End => Outcome::done(String::new()),
+        })
+    }
+}
+
+/// Awaits what nobody would remember, and is blocked.
+struct Stuck;
+
+impl Workflow for Stuck {
+    const NAME: &'static str = "stuck";
+    type Input = ();
+    type Output = ();
+
+    async fn run(&self, _: Flow, (): ()) -> FlowResult<()> {
+        std::future::pending().await
+    }
+}
+
+/// A tour that carries the secret everywhere.
+fn tour(queue: &str) -> New<Tour> {
+    let start = Stop::Start {
+        secret: SECRET.into(),
+    };
+    New::<Tour>(start).queue(queue)
+}
+
+fn hello() -> Hello {
+    Hello {
+        secret: SECRET.into(),
+    }
+}
+
+/// A queue of its own for each test: where tests share a process, they share the recorder.
+fn builder(store: impl Store + Inspect, machine: &Tour, queue: &str) -> EngineBuilder {
+    let builder = Engine::builder(store).machine(machine.clone());
+    builder.queue(queue, 10)
+}
+
+/// One recorder for the process.
+fn recorder() -> &'static Snapshotter {
+    static SNAPSHOTTER: OnceLock<Snapshotter> = OnceLock::new();
+    SNAPSHOTTER.get_or_init(|| {
+        let recorder = DebuggingRecorder::new();
+        let snapshotter = recorder.snapshotter();
+        recorder.install().unwrap();
+        snapshotter
+    })
+}
+
+async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
+    let recorder = recorder();
+    let queue = support::unique_schema();
+    let client = Client::new(store.clone());
+    // There before the gauges are first set.
+    insert(&client, New::<Tour>(Stop::End).queue(&queue)).await;
+    leave_a_dead_worker(&client, &store, &queue).await;
+    let breaks = AtomicBool::new(true);
+    let broken = Through::new(store).breaking(move |verb| {
+        let breaks = verb == "commit" && breaks.swap(false, Ordering::SeqCst);
+        breaks.then_some(Break::Before)
+    });
+    let machine = Tour::new();
+    let engine = builder(broken, &machine, &queue).workflow(Stuck);
+    let engine = engine.lease(limits::LEASE_MIN * 5);
+    let engine = engine.start().await.unwrap();
+
+    let toured = insert(&engine, tour(&queue)).await;
+    engine.signal(toured, hello()).await.unwrap();
+    engine.wait(toured, LONG).await.unwrap();
+    for stop in [Stop::Sleep, Stop::Panic] {
+        let id = insert(&engine, New::<Tour>(stop).queue(&queue)).await;
+        engine.wait_ended(id, LONG).await.unwrap();
+    }
+    // A claim that is lost while its step runs, and one that this build cannot run.
+    let held = insert(&engine, New::<Tour>(Stop::Hold).queue(&queue)).await;
+    machine.started.acquire().await.unwrap().forget();
+    engine.terminate(held, Note::by("the test")).await.unwrap();
+    machine.go.add_permits(1);
+    let guide = insert(&engine, New::<Tour>(Stop::Guide).queue(&queue)).await;
+    engine.wait_settled(guide, LONG).await.unwrap();
+    engine.terminate(guide, Note::by("the test")).await.unwrap();
+    insert(&engine, New::<Tour>(Stop::Circle).queue(&queue)).await;
+    let stuck = engine.insert(Run::<Stuck>(()).queue(&queue));
+    stuck.await.unwrap();
+    let unknown = NewInstance::new("tour", "unheard_of", outlast::Json::null()).queue(&queue);
+    engine.insert_rows(vec![unknown]).await.unwrap();
+
+    let mut seen = Seen::default();
+    eventually("every metric is there", async || {
+        seen.look(recorder, &queue);
+        ALL.iter().all(|(name, ..)| seen.kinds.contains_key(*name))
+    })
+    .await;
+    for (name, kind, _) in ALL {
+        let expected = match kind {
+            Kind::Counter => MetricKind::Counter,
+            Kind::Gauge => MetricKind::Gauge,
+            Kind::Histogram => MetricKind::Histogram,
+        };
+        assert_eq!(seen.kinds[name], expected, "{name}");
+    }
+    let listed: BTreeSet<_> = ALL.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    assert_eq!(seen.kinds.keys().cloned().collect::<BTreeSet<_>>(), listed);
+    engine.shutdown().await;
+    seen.look(recorder, &queue);
+    assert_eq!(seen.slots_busy, 0.0, "what was taken was freed");
+}
+
+/// What a recorder has shown. Each look takes the values with it, so they are added up here.
+#[derive(Default)]
+struct Seen {
+    kinds: BTreeMap<String, MetricKind>,
+    slots_busy: f64,
+}
+
+impl Seen {
+    fn look(&mut self, recorder: &Snapshotter, queue: &str) {
+        for (key, _, _, value) in recorder.snapshot().into_vec() {
+            let name = key.key().name();
+            let mut labels = key.key().labels();
+            let of_queue = labels.any(|label| label.value() == queue);
+            match value {
+                DebugValue::Histogram(values) if values.is_empty() => continue,
+                DebugValue::Gauge(busy) if name == SLOTS_BUSY && of_queue => {
+                    self.slots_busy += busy.into_inner();
+                }
+                DebugValue::Counter(_) | DebugValue::Gauge(_) | DebugValue::Histogram(_) => {}
+            }
+            self.kinds.insert(name.to_owned(), key.kind());
+        }
+    }
+}
+
+/// Holds a claim under a lease that nobody renews.
+async fn leave_a_dead_worker<S: Store>(client: &Client, store: &S, queue: &str) {
+    insert(client, New::<Tour>(Stop::End).queue(queue)).await;
+    let dead = NewWorker {
+        name: "dead".into(),
+        host: "nowhere".into(),
+        version: "1".into(),
+        machines: Vec::new(),
+        queues: vec![queue.to_owned()],
+        lease: limits::LEASE_MIN,
+    };
+    let request = ClaimRequest {
+        worker: store.register(dead).await.unwrap(),
+        queue: queue.to_owned(),
+        machines: [MachineVersion::new("tour", 1)].into(),
+        max: 1,
+    };
+    assert_eq!(store.claim(request).await.unwrap().claims.len(), 1);
+}
+
+#[test]
+fn the_table_in_the_docs_has_every_metric_in_its_order_and_no_other() {
+    let page = include_str!("../../../../../docs/metrics.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let documented: Vec<_> = rows
+        .map(|row| {
+            let mut cells = row.split('|').map(str::trim);
+            let name = cells.next().unwrap().trim_end_matches('`').to_owned();
+            (name, cells.next().unwrap().to_owned())
+        })
+        .collect();
+    let all = ALL.map(|(name, kind, _)| {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        (name.to_owned(), kind.to_owned())
+    });
+    assert_eq!(documented, all);
+}
+
+/// A span or an event, as a subscriber sees it.
+#[derive(Clone, Debug, Default)]
+struct Sight {
+    name: &'static str,
+    fields: BTreeMap<&'static str, String>,
+}
+
+impl Visit for Sight {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name(), value.to_owned());
+    }
+}
+
+type Sights = Arc<Mutex<Vec<Sight>>>;
+
+/// Keeps every span and event of the process, of any level.
+struct Watcher(Sights);
+
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Watcher {
+    fn on_new_span(
+        &self,
+        attributes: &Attributes<'_>,
+        _: &tracing::span::Id,
+        _: LayerContext<'_, S>,
+    ) {
+        let mut sight = Sight {
+            name: attributes.metadata().name(),
+            ..Sight::default()
+        };
+        attributes.record(&mut sight);
+        self.0.lock().unwrap().push(sight);
+    }
+
+    fn on_record(&self, id: &tracing::span::Id, values: &Record<'_>, cx: LayerContext<'_, S>) {
+        let mut sight = Sight {
+            name: cx.span(id).unwrap().name(),
+            ..Sight::default()
+        };
+        values.record(&mut sight);
+        self.0.lock().unwrap().push(sight);
+    }
+
+    fn on_event(&self, event: &tracing::Event<'_>, _: LayerContext<'_, S>) {
+        let mut sight = Sight {
+            name: "event",
+            ..Sight::default()
+        };
+        event.record(&mut sight);
+        self.0.lock().unwrap().push(sight);
+    }
+}
+
+/// One watcher for the process.
+fn watcher() -> &'static Sights {
+    static SIGHTS: OnceLock<Sights> = OnceLock::new();
+    SIGHTS.get_or_init(|| {
+        let sights = Sights::default();
+        let subscriber = tracing_subscriber::registry().with(Watcher(sights.clone()));
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        sights
+    })
+}
+
+async fn spans_name_the_instance_and_carry_no_payloads<S: Store + Inspect + Clone>(store: S) {
+    let sights = watcher();
+    let queue = support::unique_schema();
+    let engine = builder(store, &Tour::new(), &queue).start().await.unwrap();
+    let id = insert(&engine, tour(&queue).trace("00-seen-here-01")).await;
+    engine.signal(id, hello()).dedup("once").await.unwrap();
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), SECRET);
+    let worker = engine.workers().await.unwrap()[0].id.to_string();
+    engine.shutdown().await;
+
+    let sights = sights.lock().unwrap().clone();
+    let id = id.to_string();
+    let of = |name: &str, field: &str, value: &str| {
+        let of = sights.iter().filter(|sight| {
+            sight.name == name && sight.fields.get(field).is_some_and(|field| field == value)
+        });
+        of.cloned().collect::<Vec<_>>()
+    };
+    let claims = of("claim", "queue", &queue);
+    assert!(!claims.is_empty());
+    assert!(claims.iter().all(|claim| claim.fields["worker"] == worker));
+    assert!(!of("claim", "claimed", "1").is_empty());
+    assert!(!of("event", "instance", &id).is_empty());
+    let steps = of("step", "trace", "00-seen-here-01");
+    let own: BTreeSet<_> = steps
+        .iter()
+        .filter(|step| step.fields["instance"] == id)
+        .map(|step| step.fields["step"].as_str())
+        .collect();
+    assert_eq!(own, ["start", "waited", "joined"].into());
+    for field in ["machine", "version", "attempt", "revision"] {
+        assert!(steps.iter().all(|step| step.fields.contains_key(field)));
+    }
+    let commits = of("commit", "instance", &id);
+    let outcomes: BTreeSet<_> = commits
+        .iter()
+        .map(|commit| &*commit.fields["outcome"])
+        .collect();
+    assert!(outcomes.is_superset(&["wait", "fan_out", "done"].into()));
+    assert!(
+        commits
+            .iter()
+            .all(|commit| commit.fields.contains_key("revision"))
+    );
+    assert!(sights.iter().any(|sight| sight.name == "commit_batch"));
+
+    let leak = sights.iter().find(|sight| {
+        let mut values = sight.fields.values();
+        values.any(|value| value.contains(SECRET))
+    });
+    assert!(leak.is_none(), "{leak:?}");
+}
+
+/// The traces of everything stored, by step.
+async fn traces(client: &Client) -> BTreeMap<InstanceId, Option<String>> {
+    let request = ListRequest {
+        limit: 100,
+        ..ListRequest::default()
+    };
+    let instances = client.list(request).await.unwrap().instances.into_iter();
+    instances
+        .map(|instance| (instance.id, instance.trace))
+        .collect()
+}
+
+async fn one_trace_spans_waits_children_and_what_a_step_inserts<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    let sights = watcher();
+    let queue = support::unique_schema();
+    let engine = builder(store, &Tour::new(), &queue).start().await.unwrap();
+    let id = insert(&engine, tour(&queue)).await;
+    engine.signal(id, hello()).await.unwrap();
+    engine.wait(id, LONG).await.unwrap();
+    eventually("what the step inserted has ended", async || {
+        let side = engine.get(Tour::key("side")).await.unwrap();
+        side.is_some_and(|side| side.finished_at.is_some())
+    })
+    .await;
+
+    let traces = traces(&engine).await;
+    let trace = traces[&id.get()].clone().expect("it has a trace");
+    assert_eq!(
+        traces.len(),
+        4,
+        "itself, a child, a grandchild, and one beside"
+    );
+    assert!(traces.values().all(|other| other.as_ref() == Some(&trace)));
+    let steps = sights.lock().unwrap().clone();
+    let steps: BTreeSet<_> = steps
+        .iter()
+        .filter(|sight| sight.name == "step" && sight.fields.get("trace") == Some(&trace))
+        .map(|step| step.fields["step"].clone())
+        .collect();
+    let expected = ["start", "waited", "joined", "child", "grandchild", "side"];
+    assert_eq!(steps, expected.map(str::to_owned).into());
+    // Another instance is another trace.
+    let other = insert(&engine, New::<Tour>(Stop::End).queue(&queue)).await;
+    let other = engine.get(other).await.unwrap().unwrap();
+    assert_ne!(other.trace, Some(trace));
+    engine.shutdown().await;
+}
+
+const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// A caller that is in a trace, and notes what it is handed.
+#[derive(Clone, Default)]
+struct Noting {
+    attached: Arc<Mutex<Vec<(bool, String)>>>,
+}
+
+impl Propagator for Noting {
+    fn current(&self) -> Option<String> {
+        Some(CALLER.into())
+    }
+
+    fn attach(&self, span: &tracing::Span, traceparent: &str) {
+        let is_step = span.metadata().is_some_and(|span| span.name() == "step");
+        let mut attached = self.attached.lock().unwrap();
+        attached.push((is_step, traceparent.to_owned()));
+    }
+}
+
+async fn a_propagator_says_where_a_trace_begins_and_is_handed_every_step<S>(store: S)
+where
+    S: Store + Inspect + Clone,
+{
+    watcher();
+    let queue = support::unique_schema();
+    let noting = Noting::default();
+    let engine = builder(store.clone(), &Tour::new(), &queue).propagator(noting.clone());
+    let engine = engine.start().await.unwrap();
+    let sent = insert(&engine, New::<Tour>(Stop::Sleep).queue(&queue)).await;
+    engine.wait(sent, LONG).await.unwrap();
+    assert_eq!(traces(&engine).await[&sent.get()].as_deref(), Some(CALLER));
+    let attached = std::mem::take(&mut *noting.attached.lock().unwrap());
+    assert_eq!(
+        attached,
+        [(true, CALLER.to_owned()), (true, CALLER.to_owned())]
+    );
+
+    // A client that knows of no trace, and one that knows better than the caller.
+    let client = Client::new(store.clone());
+    let own = insert(&client, New::<Tour>(Stop::End).queue(&queue)).await;
+    let told = New::<Tour>(Stop::End).queue(&queue).trace("00-told-so-01");
+    let told = insert(&Client::new(store).propagator(noting.clone()), told).await;
+    for id in [own, told] {
+        engine.wait(id, LONG).await.unwrap();
+    }
+    let traces = traces(&engine).await;
+    assert_ne!(traces[&own.get()].as_deref(), Some(CALLER));
+    assert_eq!(traces[&told.get()].as_deref(), Some("00-told-so-01"));
+    engine.shutdown().await;
+}

@@ -1,0 +1,8 @@
+//! Children of workflows.
+
+mod close_policies;
+mod failures;
+mod handles;
+mod recorded_results;
+mod repeated_joins;
+mod starts;

@@ -1,0 +1,6 @@
+//! A run as a whole: its cancel, its successor, and its views.
+
+mod cancelling;
+mod continue_as_new;
+mod engines;
+mod views;

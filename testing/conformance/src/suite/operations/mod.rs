@@ -1,0 +1,5 @@
+//! Cancels and the verbs of operators.
+
+pub mod cancel_answers;
+pub mod cancelling;
+pub mod operators;

@@ -1,0 +1,7 @@
+//! Instances that wait for signals or time.
+
+pub mod claims_at_delivery;
+pub mod signal_or_insert;
+pub mod signals;
+pub mod sleeping;
+pub mod timers;
