@@ -259,7 +259,7 @@ impl Start {
             }
             Start::FamilyWithOneFailed => {
                 world.claim_into(&mut stage, &[1]).await;
-                let reason = "as it is played".into();
+                let reason = "as it is played";
                 world.commit(stage.cast[1], Outcome::fail(reason)).await;
             }
             Start::FamilyWithZombie => {
