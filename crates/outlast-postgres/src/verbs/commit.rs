@@ -40,8 +40,8 @@ use crate::verbs::effects::{
     Effects, add_if, admitting, clearing, closing, joining, letting_through,
 };
 use outcome::{
-    delay_us, error, has_keyed_children, join, names_literal, parks, received_literal, status_after,
-    step,
+    delay_us, error, has_keyed_children, join, names_literal, parks, received_literal,
+    status_after, step,
 };
 use outlast_core::{
     Answer, CancelRequest, ClaimRef, ClosePolicy, Commit, Committed, Join, Outcome, QueueNames,
