@@ -81,7 +81,7 @@ with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze
 create index instances_pick on outlast.instances (queue, priority, eligible_at, id)
     where status = 'runnable' and not blocked;
 
--- claim/claim.sql (an older one of the key), commit/let_through.sql (the next in line of the key).
+-- claim/claim.sql (an older one of the key), line/let_through.sql (the next in line of the key).
 create index instances_line on outlast.instances
     (partition_key, blocked, queue, fsm, fsm_version, priority, eligible_at, id)
     where status = 'runnable' and partition_key is not null;
@@ -126,7 +126,7 @@ create table outlast.signals (
 create unique index signals_dedup on outlast.signals (target_id, dedup_key)
     where dedup_key is not null;
 
--- claim/inbox.sql, commit/park.sql, commit/clear.sql: an inbox, and matches in it.
+-- claim/inbox.sql, commit/park.sql, inbox/clear.sql: an inbox, and matches in it.
 create index signals_inbox on outlast.signals (target_id, name)
     where consumed_at is null;
 
@@ -158,7 +158,7 @@ create table outlast.operations (
     at            timestamptz not null
 );
 
--- inspect/operations.sql, collect/collect.sql: what was done to an instance.
+-- inspect/operations/operations.sql, collect/collect.sql: what was done to an instance.
 create index operations_instance on outlast.operations (instance_id, id);
 
 -- collect/collect_operations.sql: the oldest records that no stored instance keeps. What was done to an

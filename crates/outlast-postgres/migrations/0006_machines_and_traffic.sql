@@ -17,7 +17,7 @@ create table outlast.runs (
     next_step   text        collate "C" not null,
     count       bigint      not null,
     micros      bigint      not null,
-    -- run_stats/runs.sql, run_stats/forget_runs.sql, inspect/runs.sql
+    -- run_stats/runs.sql, run_stats/forget_runs.sql, inspect/run_stats/runs.sql
     primary key (minute, fsm, fsm_version, step, outcome, next_step)
 )
 with (fillfactor = 50);
@@ -28,7 +28,7 @@ create table outlast.delays (
     queue  text        collate "C" not null,
     bin    smallint    not null,
     count  bigint      not null,
-    -- run_stats/delays.sql, run_stats/forget_delays.sql, inspect/delays.sql
+    -- run_stats/delays.sql, run_stats/forget_delays.sql, inspect/run_stats/delays.sql
     primary key (minute, queue, bin)
 )
 with (fillfactor = 50);

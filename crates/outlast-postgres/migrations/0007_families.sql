@@ -38,7 +38,7 @@ alter table outlast.instances
 drop index outlast.instances_line;
 drop index outlast.instances_children;
 
--- claim/claim.sql (an older one of the key), commit/let_through.sql (the next in line of the key). One that waits for a
+-- claim/claim.sql (an older one of the key), line/let_through.sql (the next in line of the key). One that waits for a
 -- place in a window stands in no line.
 create index instances_line on outlast.instances
     (partition_key, blocked, queue, fsm, fsm_version, priority, eligible_at, id)
@@ -48,12 +48,12 @@ create index instances_line on outlast.instances
 create index instances_children on outlast.instances (parent_id, parent_round, id)
     where parent_id is not null;
 
--- commit/admit.sql, commit/fill_window.sql: the next to get a place in a window; reconcile/windows.sql: who has one.
+-- window/admit.sql, window/fill.sql: the next to get a place in a window; reconcile/windows.sql: who has one.
 -- Not the parent's id but a sum of it, so that a question for the one index is none for the other.
 create index instances_window on outlast.instances ((parent_id + 0), parent_round, held, id)
     where held is not null and finished_at is null;
 
--- commit/close.sql: whether an ended parent has anybody to be told of it. The sum is as above.
+-- cascade/close.sql: whether an ended parent has anybody to be told of it. The sum is as above.
 create index instances_policed on outlast.instances ((parent_id + 0), id)
     where on_parent_close is not null and finished_at is null;
 
@@ -109,7 +109,7 @@ alter table outlast.operations
     add constraint verb_is_known
         check (verb in ('cancel', 'terminate', 'retry', 'pause', 'resume', 'delete')) not valid;
 
--- inspect/close_actions.sql: what was done because of a parent.
+-- inspect/operations/close_actions.sql: what was done because of a parent.
 create index operations_cause on outlast.operations (cause_id, id)
     where cause_id is not null;
 

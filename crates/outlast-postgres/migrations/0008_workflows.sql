@@ -29,7 +29,8 @@ create table outlast.events (
     name        text        not null,
     -- json and not jsonb: kept to the letter.
     data        json        not null,
-    -- inspect/history.sql, inspect/histories.sql; commit/continue_as_new.sql, collect/collect.sql, operate/delete.sql
+    -- inspect/histories/history.sql, inspect/histories/histories.sql; commit/continue_as_new.sql,
+    -- collect/collect.sql, operate/delete.sql
     primary key (instance_id, run, seq)
 );
 

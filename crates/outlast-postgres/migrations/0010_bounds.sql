@@ -145,9 +145,9 @@ $$;
 
 -- Keys of instances that no longer hold them.
 
--- deliver/deliver.sql, inspect/find.sql: the latest instances that hold or held a correlation key.
--- No outcome changes these columns, so commits stay on their page (HOT). The column is `-id`,
--- because the primary key must not give the same order (docs/decisions/0006).
+-- deliver/deliver.sql, inspect/instances/find.sql: the latest instances that hold or held a
+-- correlation key. No outcome changes these columns, so commits stay on their page (HOT). The
+-- column is `-id`, because the primary key must not give the same order (docs/decisions/0006).
 create index instances_keys on outlast.instances (fsm, correlation_key, (-id))
     where correlation_key is not null;
 

@@ -21,25 +21,25 @@ const HOLDERS_MAX: i64 = 100;
 pub(crate) async fn examine_database(session: &Session) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let asked = SystemTime::now();
-    if let Some(server) = first(session, statement::EXAMINE_SERVER.with([]), server).await? {
+    if let Some(server) = first(session, statement::DOCTOR_SERVER.with([]), server).await? {
         findings.extend(server.findings());
         findings.push(judging::clocks(asked, SystemTime::now(), server.clock));
     }
-    let holders = statement::EXAMINE_HOLDERS.with([value(HOLDERS_MAX)]);
+    let holders = statement::DOCTOR_HOLDERS.with([value(HOLDERS_MAX)]);
     if let Some(holders) = ask(session, holders, holder).await? {
         findings.extend(judging::holders(&holders));
     }
-    if let Some(space) = first(session, statement::EXAMINE_TABLE.with([]), space).await? {
+    if let Some(space) = first(session, statement::DOCTOR_TABLE.with([]), space).await? {
         findings.extend(space.findings());
     }
-    let leases = statement::EXAMINE_LEASES.with([value(COUNTED_MAX)]);
+    let leases = statement::DOCTOR_LEASES.with([value(COUNTED_MAX)]);
     findings.extend(first(session, leases, stuck_leases).await?);
-    let timers = statement::EXAMINE_TIMERS.with([value(COUNTED_MAX), value(micros(OVERDUE_AFTER))]);
+    let timers = statement::DOCTOR_TIMERS.with([value(COUNTED_MAX), value(micros(OVERDUE_AFTER))]);
     findings.extend(first(session, timers, overdue_timers).await?);
     let looked = i64::try_from(limits::EXAMINED_MAX).unwrap_or(i64::MAX);
     let times = [value(looked), value(micros(limits::AHEAD_MAX))];
-    findings.extend(first(session, statement::EXAMINE_TIMES.with(times), stored_times).await?);
-    let schema = statement::EXAMINE_SCHEMA.with([]);
+    findings.extend(first(session, statement::DOCTOR_TIMES.with(times), stored_times).await?);
+    let schema = statement::DOCTOR_SCHEMA.with([]);
     findings.extend(first(session, schema, schema_version).await?);
     Ok(findings)
 }

@@ -80,7 +80,7 @@ create index instances_line
     on instances (partition_key, blocked, queue, fsm, fsm_version, priority, eligible_at, id)
     where status = 'runnable' and partition_key is not null;
 
--- inspect/next_held_queue, inspect/count_held: what is held, by queue.
+-- inspect/queues/next_held_queue, inspect/queues/count_held: what is held, by queue.
 create index instances_held on instances (queue, eligible_at)
     where blocked = 1;
 
@@ -115,7 +115,7 @@ create table signals (
 ) strict;
 
 -- deliver/is_duplicate: a dedup key counts once per instance (I7), consumed or not. Also
--- inspect/signals and collect/remove_signals: everything of one instance.
+-- inspect/instances/signals and collect/remove_signals: everything of one instance.
 create unique index signals_dedup on signals (target_id, dedup_key);
 
 -- claim/inbox, commit/wait: what an instance has not consumed.
@@ -150,7 +150,7 @@ create table operations (
     at            integer not null
 ) strict;
 
--- collect/remove_operations, inspect/operations_of: what was done to an instance.
+-- collect/remove_operations, inspect/operations/operations_of: what was done to an instance.
 create index operations_instance on operations (instance_id)
     where instance_id is not null;
 

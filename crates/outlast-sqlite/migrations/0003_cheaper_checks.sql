@@ -112,7 +112,7 @@ create index instances_line
     on instances (partition_key, blocked, queue, fsm, fsm_version, priority, eligible_at)
     where status = 'runnable' and partition_key is not null;
 
--- inspect/next_held_queue, inspect/count_held: what is held, by queue.
+-- inspect/queues/next_held_queue, inspect/queues/count_held: what is held, by queue.
 create index instances_held on instances (queue, eligible_at)
     where blocked = 1;
 

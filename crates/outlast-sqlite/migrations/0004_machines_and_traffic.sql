@@ -16,7 +16,7 @@ create table runs (
     next_step   text    not null,
     count       integer not null,
     micros      integer not null,
-    -- run_stats/runs, run_stats/forget_runs, inspect/runs
+    -- run_stats/runs, run_stats/forget_runs, inspect/run_stats/runs
     primary key (minute, fsm, fsm_version, step, outcome, next_step)
 ) strict, without rowid;
 
@@ -26,6 +26,6 @@ create table delays (
     queue  text    not null,
     bin    integer not null,
     count  integer not null,
-    -- run_stats/delays, run_stats/forget_delays, inspect/delays
+    -- run_stats/delays, run_stats/forget_delays, inspect/run_stats/delays
     primary key (minute, queue, bin)
 ) strict, without rowid;

@@ -161,7 +161,7 @@ create index instances_line
     on instances (partition_key, blocked, queue, fsm, fsm_version, priority, eligible_at)
     where status = 'runnable' and partition_key is not null and held is not 1;
 
--- inspect/next_held_queue, inspect/count_held: what is held behind partition keys, by queue.
+-- inspect/queues/next_held_queue, inspect/queues/count_held: what is held behind partition keys, by queue.
 create index instances_held on instances (queue, eligible_at)
     where blocked = 1 and held is not 1;
 
@@ -173,7 +173,7 @@ create unique index instances_correlation on instances (fsm, correlation_guard)
 create index instances_parent on instances (parent_id, parent_round)
     where parent_id is not null;
 
--- commit/policed: whether anybody is to be told of an end.
+-- cascade/policed: whether anybody is to be told of an end.
 create index instances_policed on instances (parent_id)
     where on_parent_close is not null and finished_at is null;
 
@@ -219,7 +219,7 @@ where name = 'operations';
 drop table operations;
 alter table operations_rebuilt rename to operations;
 
--- collect/remove_operations, inspect/operations_of: what was done to an instance.
+-- collect/remove_operations, inspect/operations/operations_of: what was done to an instance.
 create index operations_instance on operations (instance_id)
     where instance_id is not null;
 
@@ -228,7 +228,7 @@ create index operations_instance on operations (instance_id)
 create index operations_stray on operations (at)
     where instance_id is null or verb = 'delete';
 
--- inspect/close_actions: what was done because of a parent.
+-- inspect/operations/close_actions: what was done because of a parent.
 create index operations_cause on operations (cause_id)
     where cause_id is not null;
 

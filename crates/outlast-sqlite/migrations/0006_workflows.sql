@@ -150,7 +150,7 @@ create index instances_line
     on instances (partition_key, blocked, queue, fsm, fsm_version, priority, eligible_at)
     where status = 'runnable' and partition_key is not null and held is not 1;
 
--- inspect/next_held_queue, inspect/count_held: what is held behind partition keys, by queue.
+-- inspect/queues/next_held_queue, inspect/queues/count_held: what is held behind partition keys, by queue.
 create index instances_held on instances (queue, eligible_at)
     where blocked = 1 and held is not 1;
 
@@ -163,7 +163,7 @@ create unique index instances_correlation on instances (fsm, correlation_guard)
 create index instances_parent on instances (parent_id, parent_round)
     where parent_id is not null;
 
--- commit/policed: whether anybody is to be told of an end.
+-- cascade/policed: whether anybody is to be told of an end.
 create index instances_policed on instances (parent_id)
     where on_parent_close is not null and finished_at is null;
 
@@ -194,6 +194,6 @@ create table events (
     data        text    not null check (json_valid(data))
 ) strict;
 
--- inspect/history, inspect/histories, history/forget, collect/remove_events: the events of an instance in their order,
--- each place taken once.
+-- inspect/histories/history, inspect/histories/histories, history/forget,
+-- collect/remove_events: the events of an instance in their order, each place taken once.
 create unique index events_place on events (instance_id, run, seq);

@@ -1,6 +1,7 @@
 -- A bound on crashes in a row, and correlation keys that find an instance after it has finished.
 
--- Serves deliver/known_by_key and inspect/find: the latest instances that hold or held a key.
+-- Serves deliver/known_by_key and inspect/instances/find: the latest instances that hold or held
+-- a key.
 -- No outcome changes the indexed columns, so a commit does not write this index.
 create index instances_keys on instances (fsm, correlation_key)
     where correlation_key is not null;

@@ -165,7 +165,7 @@ create index instances_line
     on instances (partition_key, blocked, queue, machine, machine_version, priority, eligible_at)
     where status = 'runnable' and partition_key is not null and held is not 1;
 
--- inspect/next_held_queue, inspect/count_held: instances behind partition keys, by queue.
+-- inspect/queues/next_held_queue, inspect/queues/count_held: instances behind partition keys, by queue.
 create index instances_held on instances (queue, eligible_at)
     where blocked = 1 and held is not 1;
 
@@ -173,8 +173,8 @@ create index instances_held on instances (queue, eligible_at)
 create unique index instances_correlation on instances (machine, correlation_guard)
     where correlation_guard is not null;
 
--- deliver/known_by_key, inspect/find: the latest instances that hold or held a key. No outcome
--- changes the indexed columns, so a commit does not write this index.
+-- deliver/known_by_key, inspect/instances/find: the latest instances that hold or held a key.
+-- No outcome changes the indexed columns, so a commit does not write this index.
 create index instances_keys on instances (machine, correlation_key)
     where correlation_key is not null;
 
@@ -183,7 +183,7 @@ create index instances_keys on instances (machine, correlation_key)
 create index instances_parent on instances (parent_id, parent_round)
     where parent_id is not null;
 
--- commit/policed: whether an end affects live children.
+-- cascade/policed: whether an end affects live children.
 create index instances_policed on instances (parent_id)
     where on_parent_close is not null and finished_at is null;
 

@@ -15,8 +15,8 @@ const GROW: &str = include_str!("../sql/history/grow.sql");
 const PLACE: &str = include_str!("../sql/history/place.sql");
 const APPEND: &str = include_str!("../sql/history/append.sql");
 const FORGET: &str = include_str!("../sql/history/forget.sql");
-const HISTORY: &str = include_str!("../sql/inspect/history.sql");
-const HISTORIES: &str = include_str!("../sql/inspect/histories.sql");
+const HISTORY: &str = include_str!("../sql/inspect/histories/history.sql");
+const HISTORIES: &str = include_str!("../sql/inspect/histories/histories.sql");
 
 /// Writes events that the row's event count already includes, with the outcome whose fence held.
 pub(crate) fn write(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result<(), Fault> {

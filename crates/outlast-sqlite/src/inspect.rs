@@ -15,23 +15,23 @@ use outlast_core::{
 use rusqlite::{OptionalExtension, Params, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
 
-const GET: &str = include_str!("../sql/inspect/get.sql");
-const GET_LISTED: &str = include_str!("../sql/inspect/get_listed.sql");
-const FIND: &str = include_str!("../sql/inspect/find.sql");
-const SIGNALS: &str = include_str!("../sql/inspect/signals.sql");
-const CHILDREN: &str = include_str!("../sql/inspect/children.sql");
-const CHILDREN_OF_ROUND: &str = include_str!("../sql/inspect/children_of_round.sql");
-const NEXT_QUEUE: &str = include_str!("../sql/inspect/next_queue.sql");
-const PAUSED_QUEUES: &str = include_str!("../sql/inspect/paused_queues.sql");
-const NEXT_HELD_QUEUE: &str = include_str!("../sql/inspect/next_held_queue.sql");
-const COUNT_HELD: &str = include_str!("../sql/inspect/count_held.sql");
-const COUNT_ELIGIBLE: &str = include_str!("../sql/inspect/count_eligible.sql");
-const COUNT_DELAYED: &str = include_str!("../sql/inspect/count_delayed.sql");
-const EXECUTING: &str = include_str!("../sql/inspect/executing.sql");
-const WORKERS: &str = include_str!("../sql/inspect/workers.sql");
-const OPERATIONS: &str = include_str!("../sql/inspect/operations.sql");
-const CLOSE_ACTIONS: &str = include_str!("../sql/inspect/close_actions.sql");
-const OPERATIONS_OF: &str = include_str!("../sql/inspect/operations_of.sql");
+const GET: &str = include_str!("../sql/inspect/instances/get.sql");
+const GET_LISTED: &str = include_str!("../sql/inspect/instances/get_listed.sql");
+const FIND: &str = include_str!("../sql/inspect/instances/find.sql");
+const SIGNALS: &str = include_str!("../sql/inspect/instances/signals.sql");
+const CHILDREN: &str = include_str!("../sql/inspect/families/children.sql");
+const CHILDREN_OF_ROUND: &str = include_str!("../sql/inspect/families/children_of_round.sql");
+const NEXT_QUEUE: &str = include_str!("../sql/inspect/queues/next_queue.sql");
+const PAUSED_QUEUES: &str = include_str!("../sql/inspect/queues/paused_queues.sql");
+const NEXT_HELD_QUEUE: &str = include_str!("../sql/inspect/queues/next_held_queue.sql");
+const COUNT_HELD: &str = include_str!("../sql/inspect/queues/count_held.sql");
+const COUNT_ELIGIBLE: &str = include_str!("../sql/inspect/queues/count_eligible.sql");
+const COUNT_DELAYED: &str = include_str!("../sql/inspect/queues/count_delayed.sql");
+const EXECUTING: &str = include_str!("../sql/inspect/queues/executing.sql");
+const WORKERS: &str = include_str!("../sql/inspect/queues/workers.sql");
+const OPERATIONS: &str = include_str!("../sql/inspect/operations/operations.sql");
+const CLOSE_ACTIONS: &str = include_str!("../sql/inspect/operations/close_actions.sql");
+const OPERATIONS_OF: &str = include_str!("../sql/inspect/operations/operations_of.sql");
 
 pub(crate) fn get(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Instance>, Fault> {
     let mut statement = tx.prepare(GET)?;

@@ -14,7 +14,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
 
     // Defect 2: with one writer no signal comes between check and park, but the check can be
     // missing.
-    ("park-does-not-look", sql!("commit/matches"), "where consumed_at is null", "where false"),
+    ("park-does-not-look", sql!("inbox/matches"), "where consumed_at is null", "where false"),
 
     // Defect 3
     ("outcome-without-fence", sql!("commit/fence"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
@@ -32,14 +32,14 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     // Defect 6
     ("child-is-deleted-before-the-join", sql!("operate/live_parent"), "where child.id = ?1", "where false and child.id = ?1"),
     ("child-is-collected-before-the-join", sql!("collect/due"), "where parent.id = child.parent_id", "where false"),
-    ("late-end-hits-the-next-round", sql!("commit/join"), "and round = ?2", "and ?2 is not null"),
+    ("late-end-hits-the-next-round", sql!("join/join"), "and round = ?2", "and ?2 is not null"),
     ("dropped-children-vanish", sql!("commit/fan_out"), "children_dropped = ?7", "children_dropped = iif(?7 is null, '', '[]')"),
     ("retried-child-is-not-counted", sql!("operate/count_again"), "children_pending + 1", "children_pending + 0"),
     ("reconciler-mends-no-join", sql!("reconcile/mend_join"), "where id = ?1", "where false and id = ?1"),
 
     // Defect 6, for joins that are decided early
-    ("latest-failure-is-the-first", sql!("commit/join"), "coalesce(first_failure, ?5)", "coalesce(?5, first_failure)"),
-    ("late-end-is-counted", sql!("commit/join"), "and status = 'awaiting_children'", "and finished_at is null"),
+    ("latest-failure-is-the-first", sql!("join/join"), "coalesce(first_failure, ?5)", "coalesce(?5, first_failure)"),
+    ("late-end-is-counted", sql!("join/join"), "and status = 'awaiting_children'", "and finished_at is null"),
 
     // Windows
     ("place-is-not-passed-on", sql!("window/next"), "limit ?3", "limit 0 * ?3"),
@@ -53,24 +53,24 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("cancel-is-answered-for-ever", sql!("operate/retry"), "cancel_requested_at = null,\n    cancel_reason = null,\n    cancel_answered = 0,", ""),
 
     // Cascades
-    ("end-tells-nobody", sql!("commit/policed"), "where on_parent_close", "where false and on_parent_close"),
+    ("end-tells-nobody", sql!("cascade/policed"), "where on_parent_close", "where false and on_parent_close"),
     ("cascade-ends-after-a-batch", sql!("cascade/move_on"), "before_id = ?3", "before_id = 0 * ?3"),
     ("parent-is-collected-before-the-cascade", sql!("collect/due"), "where cascades.parent_id = child.id", "where false"),
 
     // Workflows
-    ("park-does-not-look-at-children", sql!("commit/ends"), "where child.id is null or child.finished_at is not null", "where false"),
-    ("gone-child-is-waited-for", sql!("commit/ends"), "where child.id is null or", "where"),
-    ("parts-are-forgotten", sql!("commit/flow_join"), "joining = ?9", "joining = iif(?9 is null, null, '[]')"),
-    ("part-is-not-counted-down", sql!("commit/join_parts"), "joining_left = ?2,", "joining_left = iif(?2 is null, null, joining_left),"),
+    ("park-does-not-look-at-children", sql!("join/already_ended"), "where child.id is null or child.finished_at is not null", "where false"),
+    ("gone-child-is-waited-for", sql!("join/already_ended"), "where child.id is null or", "where"),
+    ("parts-are-forgotten", sql!("commit/workflow_join"), "joining = ?9", "joining = iif(?9 is null, null, '[]')"),
+    ("part-is-not-counted-down", sql!("join/join_sets"), "joining_left = ?2,", "joining_left = iif(?2 is null, null, joining_left),"),
     ("signal-passes-who-waits-for-children", sql!("deliver/target_by_id"),
         "(status = 'awaiting_signal' or status = 'awaiting_children' and joining is not null)", "status = 'awaiting_signal'"),
-    ("ends-complete-a-group", sql!("commit/parts"), "needs_all_revision is revision", "false"),
+    ("ends-complete-a-group", sql!("join/sets"), "needs_all_revision is revision", "false"),
     ("deadline-completes-a-group", sql!("fire/due"), "needs_all_revision is revision", "false"),
     ("need-outlives-its-park", sql!("deliver/target_by_id"), "needs_all_revision is revision as needs_all",
         "needs_all_revision is not null as needs_all"),
     ("retried-child-of-a-workflow-is-counted", sql!("operate/count_again"), " and joining is null", ""),
-    ("step-is-not-told-of-a-cancel", sql!("commit/flow_keep"), "(?5 or cancel_requested_at is null or cancel_answered)", "?5 is not null"),
-    ("flow-without-fence", sql!("commit/flow_keep"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
+    ("step-is-not-told-of-a-cancel", sql!("commit/workflow_keep"), "(?5 or cancel_requested_at is null or cancel_answered)", "?5 is not null"),
+    ("flow-without-fence", sql!("commit/workflow_keep"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
     ("renewal-goes-on-counting", sql!("commit/continue_as_new"), "events = 0,", "events = events,"),
     ("runs-are-kept-for-ever", sql!("history/forget"), "where instance_id = ?1", "where false and instance_id = ?1"),
     ("history-outlives-its-instance", sql!("collect/remove_events"), "where instance_id = ?1", "where false and instance_id = ?1"),
@@ -83,17 +83,17 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("two-of-a-key", sql!("claim/key_busy"), "where status = 'executing'", "where false and status = 'executing'"),
 
     // Defect 9
-    ("consumed-dedup-key-is-free", sql!("commit/consume_delete"), " and dedup_key is null", ""),
-    ("consumed-dedup-key-is-free", sql!("commit/empty_inbox_delete"), " and dedup_key is null", ""),
+    ("consumed-dedup-key-is-free", sql!("inbox/consume_delete"), " and dedup_key is null", ""),
+    ("consumed-dedup-key-is-free", sql!("inbox/clear_delete"), " and dedup_key is null", ""),
 
     // Defect 10
     ("signal-to-the-ended", sql!("deliver/target_by_id"), "and finished_at is null", ""),
     ("signal-to-the-ended", sql!("deliver/target_by_key"), "and finished_at is null", ""),
 
     // Defect 11
-    ("wakes-on-what-it-was-handed", sql!("commit/matches"),
+    ("wakes-on-what-it-was-handed", sql!("inbox/matches"),
         "and id not in (select value from json_each(?3))", "and ?3 is not null"),
-    ("highest-id-mark", sql!("commit/matches"), "and id not in (select value from json_each(?3))",
+    ("highest-id-mark", sql!("inbox/matches"), "and id not in (select value from json_each(?3))",
         "and id > coalesce((select max(value) from json_each(?3)), 0)"),
 
     // Defect 14

@@ -211,7 +211,7 @@ async fn runs_are_told_without_a_walk_over_their_events() {
     let told = store.histories(claim.id).await.unwrap();
     assert_eq!((told.len(), told[0].events), (1, 20_000));
     let connection = Connection::open(&path).unwrap();
-    let sql = include_str!("../sql/inspect/histories.sql");
+    let sql = include_str!("../sql/inspect/histories/histories.sql");
     let (found, steps) = steps(&connection, sql, [claim.id.0]);
     assert_eq!(found, 1);
     assert!(steps < 200, "{steps} steps for one run");
@@ -227,7 +227,7 @@ async fn an_end_costs_the_same_however_many_are_awaited() {
     let steps_of_an_end = |parent: InstanceId| {
         let connection = Connection::open(&path).unwrap();
         let values = params![parent.0, "[7]", 7, 0, None::<i64>, 0];
-        let sql = include_str!("../sql/commit/join_parts.sql");
+        let sql = include_str!("../sql/join/join_sets.sql");
         steps(&connection, sql, values)
     };
     let stored_parts = |parent: InstanceId| {

@@ -7,7 +7,7 @@
 -- index   instances_pkey, events_pkey
 -- bound   the batch, and the removed histories: HISTORY_MAX events each, usually of one run
 --
--- Sent after commit/append.sql, whose events belong to the run that ends here.
+-- Sent after history/append.sql, whose events belong to the run that ends here.
 with
 clock as materialized (
     select outlast.now() as now

@@ -15,7 +15,7 @@
 --
 -- A row with an unanswered cancel does not wait: it becomes runnable. The cancel came before
 -- commit/lock.sql, or it waits for that lock and finds the parked row. A join may be decided at
--- its start; commit/close.sql then leaves the cascade.
+-- its start; cascade/close.sql then leaves the cascade.
 with
 clock as materialized (
     select outlast.now() as now

@@ -7,7 +7,7 @@
 --
 -- The deadline decides a join, and the wait of a workflow for children. A child that finishes at
 -- the same time holds the parent's lock, and the parent is skipped. Or the child waits for the
--- lock and finds that the parent no longer waits (commit/join.sql). A cascade is left for the
+-- lock and finds that the parent no longer waits (join/join.sql). A cascade is left for the
 -- remaining children when the fan-out has a policy.
 --
 -- A workflow that needs all and still lacks children or signals waits on without the deadline. It

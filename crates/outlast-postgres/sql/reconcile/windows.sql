@@ -5,7 +5,7 @@
 -- index   instances_pkey, instances_window
 -- bound   the page
 --
--- A finished child passes its slot on in the same transaction (commit/admit.sql). So a round with
+-- A finished child passes its slot on in the same transaction (window/admit.sql). So a round with
 -- waiting children always has a running one.
 with
 rounds as materialized (

@@ -38,7 +38,7 @@ async fn may_write(session: &Session) -> Result<bool> {
     session
         .retry("check_writes", || {
             Box::pin(async move {
-                let calls = [statement::EXAMINE_RIGHTS.with([])];
+                let calls = [statement::DOCTOR_RIGHTS.with([])];
                 let answers = session.transact(TxKind::Inspect, &calls).await?;
                 column(&answers[0][0], "may_write")
             })

@@ -135,7 +135,7 @@ pub(crate) async fn count(session: &Session, wanted: &Filter) -> Result<Count> {
     Ok(rows.await?[0])
 }
 
-/// Returns a filter as the first parameters of inspect/list.sql, list_found.sql and count.sql.
+/// Returns a filter as the first parameters of inspect/instances/list.sql, list_found.sql and count.sql.
 fn filter(filter: &Filter) -> Vec<Parameter<'_>> {
     let statuses = filter.stored_statuses();
     let statuses: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();

@@ -17,7 +17,7 @@ pub(crate) async fn count_by_step(
     request
         .check()
         .map_err(|invalid| invalid.during("count_by_step"))?;
-    let call = statement::INSPECT_SURVEY.with([
+    let call = statement::INSPECT_COUNT_BY_STEP.with([
         value(request.after.map_or(i64::MIN, |id| id.0)),
         value(request.limit as i64),
         value(micros(OVERDUE_AFTER)),

@@ -25,14 +25,14 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
 
     // Defect 3: the fence.
     ("outcome-without-fence", "commit/advance", "and i.revision = o.revision and i.status = 'executing'", ""),
-    ("outcome-without-fence", "commit/join", "and i.revision = c.revision + 1", ""),
-    ("outcome-without-fence", "commit/join", "and i.xmin = pg_current_xact_id()::xid", ""),
+    ("outcome-without-fence", "join/join", "and i.revision = c.revision + 1", ""),
+    ("outcome-without-fence", "join/join", "and i.xmin = pg_current_xact_id()::xid", ""),
     ("park-without-fence", "commit/park", "and i.revision = g.revision and i.status = 'executing'", ""),
     ("release-without-fence", "commit/release", "and i.revision = c.revision and i.status = 'executing'", ""),
-    ("consumes-without-fence", "commit/consume", "and i.revision = c.revision and i.status = 'executing'", ""),
+    ("consumes-without-fence", "inbox/consume", "and i.revision = c.revision and i.status = 'executing'", ""),
     ("spawns-without-fence", "commit/spawn", "and p.revision = g.parent_revision and p.status = 'executing'", ""),
     ("spawns-without-fence", "commit/spawn_alike", "and p.revision = g.parent_revision and p.status = 'executing'", ""),
-    ("join-counts-anothers-end", "commit/join", "and i.xmin = pg_current_xact_id()::xid", ""),
+    ("join-counts-anothers-end", "join/join", "and i.xmin = pg_current_xact_id()::xid", ""),
     ("lost-claim-is-not-locked", "commit/lock",
         "on i.id = any (array[c.id])", "on i.id = any (array[c.id]) and i.status = 'executing'"),
     ("lost-claim-is-handed-out", "claim/held", "and i.revision = c.revision and i.status = 'executing'", ""),
@@ -43,7 +43,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("key-of-another-machine", "insert/holders", "i.machine = k.machine and ", ""),
 
     // Defect 5: `update … from` takes one row per parent.
-    ("siblings-count-once", "commit/join", "count(*)::integer as children", "1 as children"),
+    ("siblings-count-once", "join/join", "count(*)::integer as children", "1 as children"),
 
     // Defect 6: children that are removed, not counted or counted in the wrong round.
     ("live-child-is-deleted", "operate/delete",
@@ -51,7 +51,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("child-is-deleted-before-the-join", "operate/delete", "g.parent_id is null and ", ""),
     ("child-is-collected-before-the-join", "collect/collect",
         "select from outlast.instances p where p.id = i.parent_id", "select from outlast.instances p where false"),
-    ("late-end-hits-the-next-round", "commit/join",
+    ("late-end-hits-the-next-round", "join/join",
         "where e.round = p.round", ""),
     ("dropped-children-vanish", "commit/report_dropped", "= d.children", "= null"),
     ("retried-child-is-not-counted", "operate/rejoin", "+ r.children", "+ 0"),
@@ -59,10 +59,10 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
 
     // Defect 7: locks in the caller's order, and maintenance that waits for locks.
     ("rows-in-the-order-given", "commit/lock", "order by c.id", ""),
-    ("parents-in-the-order-given", "commit/join", "as c (id, revision)", "with ordinality as c (id, revision, place)"),
-    ("parents-in-the-order-given", "commit/join", "(select i.id, i.parent_id", "(select c.place, i.id, i.parent_id"),
-    ("parents-in-the-order-given", "commit/join", "select o.parent_id, array_agg", "select o.parent_id, min(o.place) as place, array_agg"),
-    ("parents-in-the-order-given", "commit/join", "order by e.parent_id", "order by e.place"),
+    ("parents-in-the-order-given", "join/join", "as c (id, revision)", "with ordinality as c (id, revision, place)"),
+    ("parents-in-the-order-given", "join/join", "(select i.id, i.parent_id", "(select c.place, i.id, i.parent_id"),
+    ("parents-in-the-order-given", "join/join", "select o.parent_id, array_agg", "select o.parent_id, min(o.place) as place, array_agg"),
+    ("parents-in-the-order-given", "join/join", "order by e.parent_id", "order by e.place"),
     ("keys-in-the-order-given", "insert/insert", "order by p.machine, p.correlation_key, p.id", "order by p.id"),
     ("children-keys-in-the-order-given", "commit/spawn", "order by g.machine, g.correlation_key, g.id", "order by g.id"),
     ("operators-rows-in-the-order-given", "operate/lock", "order by i.id", "order by array_position($1, i.id)"),
@@ -80,14 +80,14 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
         "where false)"),
     ("overtakes-its-elder", "claim/claim", "and (i.priority, i.eligible_at, i.id) <", "and false and (i.priority, i.eligible_at, i.id) <"),
     ("sets-aside-without-locking", "claim/claim", "for share skip locked) r", ") r"),
-    ("hand-over-does-not-wait", "commit/let_through", "(select h.id from heads h)",
+    ("hand-over-does-not-wait", "line/let_through", "(select h.id from heads h)",
         "(select n.id from outlast.instances n where n.id = any (array(select h.id from heads h)) for no key update skip locked)"),
 
     // Defect 9: a consumed dedup key can be used again.
-    ("consumed-dedup-key-is-free", "commit/consume", "and r.dedup_key is not null", "and false"),
-    ("consumed-dedup-key-is-free", "commit/consume", "and r.dedup_key is null", ""),
-    ("consumed-dedup-key-is-free", "commit/clear", "and l.dedup_key is not null", "and false"),
-    ("consumed-dedup-key-is-free", "commit/clear", "and l.dedup_key is null", ""),
+    ("consumed-dedup-key-is-free", "inbox/consume", "and r.dedup_key is not null", "and false"),
+    ("consumed-dedup-key-is-free", "inbox/consume", "and r.dedup_key is null", ""),
+    ("consumed-dedup-key-is-free", "inbox/clear", "and l.dedup_key is not null", "and false"),
+    ("consumed-dedup-key-is-free", "inbox/clear", "and l.dedup_key is null", ""),
 
     // Defect 10: a finished instance takes signals.
     ("signal-to-the-ended", "deliver/deliver", "i.finished_at is not null as ended", "false as ended"),
@@ -113,17 +113,17 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     // Families: failures counted once per batch; no wait for a locked row of a window; a lost
     // cancel, finished child or join; a cascade that stops half-way; a retried instance that stays
     // cancelled.
-    ("failures-count-once", "commit/join", "count(*) filter (where e.is_bad)::integer as failed",
+    ("failures-count-once", "join/join", "count(*) filter (where e.is_bad)::integer as failed",
         "least(count(*) filter (where e.is_bad), 1)::integer as failed"),
-    ("place-is-not-waited-for", "commit/admit", "for no key update) n", "for no key update skip locked) n"),
-    ("place-is-not-passed-on", "commit/admit", "limit e.places", "limit 0"),
+    ("place-is-not-waited-for", "window/admit", "for no key update) n", "for no key update skip locked) n"),
+    ("place-is-not-passed-on", "window/admit", "limit e.places", "limit 0"),
     ("fan-out-ignores-a-cancel", "commit/spawn",
         "and (p.cancel_requested_at is null or p.cancel_answered or g.answers)", ""),
     ("fan-out-ignores-a-cancel", "commit/spawn_alike",
         "and (p.cancel_requested_at is null or p.cancel_answered or g.answers)", ""),
     ("park-ignores-a-cancel", "commit/park", "case when f.is_cancelled or f.joined", "case when f.joined"),
-    ("end-leaves-no-cascade", "commit/close", "where case when w.has_ended", "where false and case when w.has_ended"),
-    ("join-leaves-no-cascade", "commit/join", "where c.cascades", "where false"),
+    ("end-leaves-no-cascade", "cascade/close", "where case when w.has_ended", "where false and case when w.has_ended"),
+    ("join-leaves-no-cascade", "join/join", "where c.cascades", "where false"),
     ("deadline-leaves-no-cascade", "fire/fire", "where w.cascades", "where false"),
     ("cascade-forgets-the-rest", "cascade/move", "set at_round = $2,", "set at_round = $2::integer * 0,"),
     ("retry-keeps-the-cancel", "operate/retry", "cancel_requested_at = null,", ""),
@@ -131,26 +131,26 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     // Workflows: events of a lost claim; a park and a finishing child that miss each other;
     // children of several rounds, or of a round that is not awaited; a park that ignores a cancel;
     // a history without its instance.
-    ("events-without-fence", "commit/append", "and i.revision = o.revision and i.status = 'executing'", ""),
-    ("park-overlooks-ended-children", "commit/flow",
+    ("events-without-fence", "history/append", "and i.revision = o.revision and i.status = 'executing'", ""),
+    ("park-overlooks-ended-children", "commit/park_workflow",
         "select n.id, n.status, n.finished_at", "select n.id, 'runnable' as status, null::timestamptz as finished_at"),
-    ("end-overlooks-a-park", "commit/join",
+    ("end-overlooks-a-park", "join/join",
         "and (p.status = 'awaiting_children' or p.joining is not null)", "and p.status = 'awaiting_children'"),
-    ("rounds-count-once", "commit/join",
+    ("rounds-count-once", "join/join",
         "and e.position between s.first and s.last", "and e.position between s.first and s.last and e.round = p.rounds[1]"),
-    ("end-of-a-round-nobody-awaits", "commit/join",
+    ("end-of-a-round-nobody-awaits", "join/join",
         "on s.round = e.round and e.position between s.first and s.last", "on true"),
-    ("parts-are-counted-together", "commit/join", "where t.part = c.part", ""),
-    ("flow-ignores-a-cancel", "commit/flow",
+    ("parts-are-counted-together", "join/join", "where t.part = c.part", ""),
+    ("flow-ignores-a-cancel", "commit/park_workflow",
         "not i.cancel_answered and not g.answers as is_cancelled", "false as is_cancelled"),
     // Parks that need all: a signal that stays awaited; one event that wakes for all; a look at
     // the inbox by the statement that may have waited; a need that outlives its park.
     ("signal-is-not-taken-off", "deliver/deliver", "awaits = w.awaits,", "awaits = i.awaits,"),
-    ("ends-complete-a-group", "commit/join",
+    ("ends-complete-a-group", "join/join",
         "j.joined = 'all' and p.needs_all_revision = p.revision", "j.joined = 'all' and false"),
     ("deadline-completes-a-group", "fire/fire", "is true as lacks", "is null as lacks"),
     ("end-looks-into-the-inbox", "deliver/deliver", "awaits = w.awaits,", "awaits = i.awaits,"),
-    ("end-looks-into-the-inbox", "commit/join", "cardinality(p.awaits) > 0",
+    ("end-looks-into-the-inbox", "join/join", "cardinality(p.awaits) > 0",
         "p.awaits <@ array(select s.name from outlast.signals s where s.target_id = p.id and s.consumed_at is null) is false"),
     ("need-outlives-its-park", "deliver/deliver",
         "(i.needs_all_revision = i.revision) is true as needs_all", "i.needs_all_revision is not null as needs_all"),
@@ -159,7 +159,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     // Error values: an end without its value, and a live instance with one.
     ("error-value-is-not-written", "commit/advance",
         "result = o.result::json,", "result = case when o.status = 'done' then o.result::json end,"),
-    ("error-value-is-not-written", "commit/proceed",
+    ("error-value-is-not-written", "commit/advance_workflow",
         "result = o.result::json,", "result = case when o.status = 'done' then o.result::json end,"),
     ("retry-keeps-the-error-value", "operate/retry", "result = null,", ""),
 ];

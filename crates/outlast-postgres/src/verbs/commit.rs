@@ -139,13 +139,13 @@ async fn write_once(
         match call.statement.name {
             name if name == statement::COMMIT_SPAWN.name
                 || name == statement::COMMIT_SPAWN_ALIKE.name
-                || name == statement::COMMIT_FILL_WINDOW.name =>
+                || name == statement::WINDOW_FILL.name =>
             {
                 add_each_if(&mut effects.woken, rows, "eligible")?
             }
-            name if name == statement::COMMIT_APPEND.name => written.add_appended(rows)?,
+            name if name == statement::HISTORY_APPEND.name => written.add_appended(rows)?,
             name if name == statement::COMMIT_ADVANCE.name
-                || name == statement::COMMIT_PROCEED.name =>
+                || name == statement::COMMIT_ADVANCE_WORKFLOW.name =>
             {
                 written.add_advanced(rows, &mut effects.woken)?
             }
@@ -154,7 +154,7 @@ async fn write_once(
             {
                 written.add_parked(rows, &mut effects.woken)?
             }
-            name if name == statement::COMMIT_FLOW.name => {
+            name if name == statement::COMMIT_PARK_WORKFLOW.name => {
                 written.add_flowed(rows, &mut effects.woken)?
             }
             _ => effects.add(call.statement, rows)?,
@@ -267,7 +267,7 @@ fn consuming<'a>(batch: &[&Commit]) -> Option<Call<'a>> {
         .map(|commit| received_literal(commit))
         .collect();
     let yields = yielding(&consumers);
-    Some(statement::COMMIT_CONSUME.with([ids, revisions, value(received), yields]))
+    Some(statement::INBOX_CONSUME.with([ids, revisions, value(received), yields]))
 }
 
 /// Writes the rows that go on to a step or finish.

@@ -28,16 +28,16 @@ impl Effects {
         let name = statement.name;
         if name == statement::CASCADE_LEAVE.name {
             self.cascades = true;
-        } else if name == statement::COMMIT_CLOSE.name {
+        } else if name == statement::CASCADE_CLOSE.name {
             self.cascades |= !rows.is_empty();
         }
         for row in rows {
-            if name == statement::COMMIT_JOIN.name {
+            if name == statement::JOIN.name {
                 add_if(&mut self.woken, row, "released")?;
                 self.cascades |= column::<bool>(row, "cascades")?;
-            } else if name == statement::COMMIT_LET_THROUGH.name {
+            } else if name == statement::LINE_LET_THROUGH.name {
                 self.woken.insert(column(row, "queue")?);
-            } else if name == statement::COMMIT_ADMIT.name || name == statement::OPERATE_CANCEL.name
+            } else if name == statement::WINDOW_ADMIT.name || name == statement::OPERATE_CANCEL.name
             {
                 add_if(&mut self.woken, row, "eligible")?;
             }
@@ -48,27 +48,27 @@ impl Effects {
 
 /// Clears the inboxes of finished instances.
 pub(crate) fn clearing<'a>(ended: &[ClaimRef]) -> Call<'a> {
-    statement::COMMIT_CLEAR.with([value(ids_of(ended))])
+    statement::INBOX_CLEAR.with([value(ids_of(ended))])
 }
 
 /// Leaves cascades for children, after this transaction has written their finished parents.
 pub(crate) fn closing(ended: &[ClaimRef]) -> Call<'static> {
-    statement::COMMIT_CLOSE.with(references(ended))
+    statement::CASCADE_CLOSE.with(references(ended))
 }
 
 /// Admits waiting siblings into windows, after this transaction has written the finished children.
 pub(crate) fn admitting(ended: &[ClaimRef]) -> Call<'static> {
-    statement::COMMIT_ADMIT.with(references(ended))
+    statement::WINDOW_ADMIT.with(references(ended))
 }
 
 /// Counts finished children off their parents, after this transaction has written the children.
 pub(crate) fn joining(ended: &[ClaimRef]) -> Call<'static> {
-    statement::COMMIT_JOIN.with(references(ended))
+    statement::JOIN.with(references(ended))
 }
 
 /// Lets the next row of each partition key through, after this transaction has freed the keys.
 pub(crate) fn letting_through(left: &[ClaimRef]) -> Call<'static> {
-    statement::COMMIT_LET_THROUGH.with(references(left))
+    statement::LINE_LET_THROUGH.with(references(left))
 }
 
 /// Adds the queue of a row if the row's column `condition` is true.

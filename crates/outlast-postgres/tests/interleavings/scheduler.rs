@@ -95,7 +95,7 @@ impl Scenario {
             "commit/park",
             "commit/continue_as_new",
             "commit/spawn_alike",
-            "commit/close",
+            "cascade/close",
             "operate/cancel",
             "operate/terminate",
             "reap/fail",
@@ -110,7 +110,7 @@ impl Scenario {
     /// Only the places of locks and commits: for sessions that may begin anew, which are many otherwise.
     pub(crate) fn at_locks(self) -> Scenario {
         let mut scenario = self.at_meetings();
-        scenario.idle.extend(["insert/holders", "commit/clear"]);
+        scenario.idle.extend(["insert/holders", "inbox/clear"]);
         scenario
     }
 

@@ -93,15 +93,13 @@ impl Start {
             | Start::Unheld
             | Start::HolderExecuting
             | Start::HolderParked
-            | Start::HolderForEver => {
-                &["operate/lock_parents", "commit/join", "commit/let_through"]
-            }
+            | Start::HolderForEver => &["operate/lock_parents", "join/join", "line/let_through"],
             Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
-                &["commit/clear", "commit/let_through"]
+                &["inbox/clear", "line/let_through"]
             }
             Start::Joining(_) | Start::Windowed(_) | Start::Outliving => &[
-                "commit/clear",
-                "commit/let_through",
+                "inbox/clear",
+                "line/let_through",
                 "operate/lock_parents",
                 "cascade/leave",
                 "cascade/move",
@@ -110,13 +108,13 @@ impl Start {
             ],
             // Histories are written under locks that are held.
             Start::Flowing | Start::FlowParked | Start::FlowNeedsAll => &[
-                "commit/append",
-                "commit/clear",
+                "history/append",
+                "inbox/clear",
                 "operate/lock_parents",
-                "commit/let_through",
+                "line/let_through",
             ],
             Start::Line | Start::LineSetAside | Start::LineIdle => {
-                &["commit/clear", "operate/lock_parents", "commit/join"]
+                &["inbox/clear", "operate/lock_parents", "join/join"]
             }
         }
     }

@@ -133,13 +133,13 @@ fn committing(rows: usize) -> Vec<Case> {
             ),
         ),
         case(
-            "commit/fill_window",
+            "window/fill",
             16,
             "bigint[], bigint[], integer[]",
             format!("{running}, {}", same(1, rows)),
         ),
-        case("commit/close", 8, FENCE, &ended_parents).after_writing(&ended_parent_ids),
-        case("commit/admit", 35, FENCE, &placed).after_writing(&placed_ids),
+        case("cascade/close", 8, FENCE, &ended_parents).after_writing(&ended_parent_ids),
+        case("window/admit", 35, FENCE, &placed).after_writing(&placed_ids),
         case(
             "commit/report_dropped",
             16,
@@ -152,14 +152,14 @@ fn committing(rows: usize) -> Vec<Case> {
             ),
         ),
         case(
-            "commit/consume",
+            "inbox/consume",
             36,
             "bigint[], bigint[], text[], boolean[]",
             format!("{running}, {received}, {no}"),
         ),
-        case("commit/clear", 34, "bigint[]", &running_ids),
-        case("commit/join", 18, FENCE, &children).after_writing(&child_ids),
-        case("commit/let_through", 32, FENCE, &running).after_writing(&running_ids),
+        case("inbox/clear", 34, "bigint[]", &running_ids),
+        case("join/join", 18, FENCE, &children).after_writing(&child_ids),
+        case("line/let_through", 32, FENCE, &running).after_writing(&running_ids),
         case(
             "commit/advance",
             20,
@@ -179,13 +179,13 @@ fn committing(rows: usize) -> Vec<Case> {
             ),
         ),
         case(
-            "commit/append",
+            "history/append",
             14,
             "bigint[], bigint[], boolean[], integer[], text[], text[], text[], text[], text[]",
             format!("{running}, {no}, {}", events(rows)),
         ),
         case(
-            "commit/proceed",
+            "commit/advance_workflow",
             14,
             PROCEED,
             format!(
@@ -196,7 +196,7 @@ fn committing(rows: usize) -> Vec<Case> {
         ),
         // Who ends leaves its page, and the indices of those that execute.
         case(
-            "commit/proceed",
+            "commit/advance_workflow",
             24,
             PROCEED,
             format!(
@@ -208,7 +208,7 @@ fn committing(rows: usize) -> Vec<Case> {
             ),
         ),
         case(
-            "commit/flow",
+            "commit/park_workflow",
             30,
             "bigint[], bigint[], text[], boolean[], boolean[], boolean[], integer[], text[], bigint[], bigint[], text[], text[], text[], text[], text[], text[], text[], boolean[]",
             format!("{running}, {}", flows(rows)),
@@ -613,37 +613,37 @@ fn looking(rows: usize) -> Vec<Case> {
     let ended = "date_trunc('day', now()) - interval '3 days'";
     vec![
         case(
-            "inspect/count_by_step",
+            "inspect/instances/count_by_step",
             2,
             "bigint, bigint, bigint, integer, text, text",
             format!("5000, {rows}, 10000000, 5, 'blocked: ', 'blocked: goes in circles: '"),
         ),
         case(
-            "inspect/rounds",
+            "inspect/families/rounds",
             2,
             "bigint, bigint",
             format!("{parent}, 100000"),
         ),
         case(
-            "inspect/family",
+            "inspect/families/family",
             4,
             "bigint, bigint",
             format!("{FAMILY}, {rows}"),
         ),
         case(
-            "inspect/history",
+            "inspect/histories/history",
             2,
             "bigint, integer, integer, bigint, bigint",
             format!("{FAMILY}, 7, 100, {rows}, 4194304"),
         ),
         case(
-            "inspect/histories",
+            "inspect/histories/histories",
             1,
             "bigint, integer",
             format!("{FAMILY}, 10"),
         ),
         case(
-            "inspect/list",
+            "inspect/instances/list",
             2,
             LIST,
             format!(
@@ -653,7 +653,7 @@ fn looking(rows: usize) -> Vec<Case> {
         ),
         // By what sleeps, and none does.
         case(
-            "inspect/list",
+            "inspect/instances/list",
             2,
             LIST,
             format!(
@@ -663,7 +663,7 @@ fn looking(rows: usize) -> Vec<Case> {
             ),
         ),
         case(
-            "inspect/list_found",
+            "inspect/instances/list_found",
             6,
             LIST_FOUND,
             format!(
@@ -673,7 +673,7 @@ fn looking(rows: usize) -> Vec<Case> {
             ),
         ),
         case(
-            "inspect/list_found",
+            "inspect/instances/list_found",
             6,
             LIST_FOUND,
             format!(
@@ -684,7 +684,7 @@ fn looking(rows: usize) -> Vec<Case> {
             ),
         ),
         case(
-            "inspect/list_found",
+            "inspect/instances/list_found",
             6,
             LIST_FOUND,
             format!(

@@ -30,9 +30,9 @@ const HANDLED_PER_ROW: u64 = 40;
 /// another one and into the indexes after all, and whether there is room is up to what other sessions still
 /// look at. So what such a change writes beyond its own page is held to a bound of its own.
 const MAY_BE_HOT: [&str; 6] = [
-    "commit/append",
-    "commit/join",
-    "commit/proceed",
+    "history/append",
+    "join/join",
+    "commit/advance_workflow",
     "commit/report_dropped",
     "operate/rejoin",
     "reconcile/joins",

@@ -10,31 +10,40 @@ use outlast_core::{ManualClock, Store};
 use outlast_postgres::testing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The text of every file under `sql/`, by the name it is known by.
 fn files() -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
     let mut files = BTreeMap::new();
-    for area in folders(&root) {
-        for entry in fs::read_dir(&area).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(&root).unwrap().with_extension("");
-            assert_eq!(path.extension().unwrap(), "sql", "{}", path.display());
-            files.insert(
-                name.display().to_string(),
-                fs::read_to_string(&path).unwrap(),
-            );
-        }
+    for path in folders(&root).iter().flat_map(|area| files_under(area)) {
+        let name = path.strip_prefix(&root).unwrap().with_extension("");
+        assert_eq!(path.extension().unwrap(), "sql", "{}", path.display());
+        files.insert(
+            name.display().to_string(),
+            fs::read_to_string(&path).unwrap(),
+        );
     }
     files
 }
 
-fn folders(root: &Path) -> Vec<std::path::PathBuf> {
+fn folders(root: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(root)
         .unwrap()
         .map(|entry| entry.unwrap().path());
     entries.filter(|path| path.is_dir()).collect()
+}
+
+/// The files of a folder and of its sub-folders.
+fn files_under(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => files_under(&path),
+            false => vec![path],
+        })
+        .collect()
 }
 
 /// A schema with nothing in it, and the names of its indexes.

@@ -12,9 +12,9 @@ use outlast_core::{
 use rusqlite::{Row, params};
 use std::collections::BTreeMap;
 
-const COUNT_BY_STEP: &str = include_str!("../../sql/inspect/count_by_step.sql");
-const FAMILY: &str = include_str!("../../sql/inspect/family.sql");
-const ROUNDS: &str = include_str!("../../sql/inspect/rounds.sql");
+const COUNT_BY_STEP: &str = include_str!("../../sql/inspect/instances/count_by_step.sql");
+const FAMILY: &str = include_str!("../../sql/inspect/families/family.sql");
+const ROUNDS: &str = include_str!("../../sql/inspect/families/rounds.sql");
 
 pub(crate) fn count_by_step(tx: &Tx<'_>, request: StepCountRequest) -> Result<StepCounts, Fault> {
     let after = request.after.map_or(i64::MIN, |id| id.0);

@@ -29,7 +29,7 @@ use std::time::Duration;
 const NEXT_KEEP: &str = include_str!("../../sql/commit/next_keep.sql");
 const NEXT_REQUEUE: &str = include_str!("../../sql/commit/next_requeue.sql");
 const RETRY: &str = include_str!("../../sql/commit/retry.sql");
-const MATCHES: &str = include_str!("../../sql/commit/matches.sql");
+const MATCHES: &str = include_str!("../../sql/inbox/matches.sql");
 const WAIT: &str = include_str!("../../sql/commit/wait.sql");
 const END: &str = include_str!("../../sql/commit/end.sql");
 const ANSWER_CANCEL: &str = include_str!("../../sql/commit/answer_cancel.sql");

@@ -18,7 +18,7 @@ use rusqlite::Row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
-const POLICED: &str = include_str!("../../sql/commit/policed.sql");
+const POLICED: &str = include_str!("../../sql/cascade/policed.sql");
 
 /// The changes of a verb that affect other rows.
 #[derive(Default)]

@@ -9,10 +9,10 @@ use std::collections::HashSet;
 
 const NEXT_INBOX: &str = include_str!("../../sql/claim/next_inbox.sql");
 const INBOX: &str = include_str!("../../sql/claim/inbox.sql");
-const CONSUME_DELETE: &str = include_str!("../../sql/commit/consume_delete.sql");
-const CONSUME_TOMBSTONE: &str = include_str!("../../sql/commit/consume_tombstone.sql");
-const EMPTY_INBOX_DELETE: &str = include_str!("../../sql/commit/empty_inbox_delete.sql");
-const EMPTY_INBOX_TOMBSTONE: &str = include_str!("../../sql/commit/empty_inbox_tombstone.sql");
+const CONSUME_DELETE: &str = include_str!("../../sql/inbox/consume_delete.sql");
+const CONSUME_TOMBSTONE: &str = include_str!("../../sql/inbox/consume_tombstone.sql");
+const CLEAR_DELETE: &str = include_str!("../../sql/inbox/clear_delete.sql");
+const CLEAR_TOMBSTONE: &str = include_str!("../../sql/inbox/clear_tombstone.sql");
 
 /// Returns the instances whose inbox is not empty.
 ///
@@ -67,8 +67,8 @@ pub(crate) fn consume(tx: &Tx<'_>, id: InstanceId, received: &[SignalId]) -> Res
 
 /// Empties the inbox of a finished instance.
 pub(crate) fn empty(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
-    tx.prepare(EMPTY_INBOX_DELETE)?.execute([id.0])?;
-    tx.prepare(EMPTY_INBOX_TOMBSTONE)?
+    tx.prepare(CLEAR_DELETE)?.execute([id.0])?;
+    tx.prepare(CLEAR_TOMBSTONE)?
         .execute(params![id.0, tx.now.0])?;
     Ok(())
 }

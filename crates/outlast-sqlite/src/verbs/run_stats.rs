@@ -12,8 +12,8 @@ const RUNS: &str = include_str!("../../sql/run_stats/runs.sql");
 const DELAYS: &str = include_str!("../../sql/run_stats/delays.sql");
 const FORGET_RUNS: &str = include_str!("../../sql/run_stats/forget_runs.sql");
 const FORGET_DELAYS: &str = include_str!("../../sql/run_stats/forget_delays.sql");
-const RUNS_SINCE: &str = include_str!("../../sql/inspect/runs.sql");
-const DELAYS_SINCE: &str = include_str!("../../sql/inspect/delays.sql");
+const RUNS_SINCE: &str = include_str!("../../sql/inspect/run_stats/runs.sql");
+const DELAYS_SINCE: &str = include_str!("../../sql/inspect/run_stats/delays.sql");
 
 /// Old rows of each kind that every flush removes. Engines flush every few seconds, and add fewer.
 const FORGOTTEN_MAX: i64 = 1_000;

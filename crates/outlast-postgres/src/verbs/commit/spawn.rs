@@ -80,8 +80,7 @@ fn filling_windows<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
         }
     }
     let [ids, revisions] = references(&parents);
-    (!parents.is_empty())
-        .then(|| statement::COMMIT_FILL_WINDOW.with([ids, revisions, value(windows)]))
+    (!parents.is_empty()).then(|| statement::WINDOW_FILL.with([ids, revisions, value(windows)]))
 }
 
 /// A child with the claim that starts it.

@@ -12,9 +12,9 @@ use outlast_core::{ClaimRef, Commit, Due, Flowing, InstanceId, JoinSets, Outcome
 pub(crate) enum WrittenBy {
     /// commit/advance.sql or commit/park.sql, as for machines.
     AdvanceOrPark,
-    /// commit/proceed.sql, which also writes the events. The workflow goes on or finishes.
+    /// commit/advance_workflow.sql, which also writes the events. The workflow goes on or finishes.
     Proceed,
-    /// commit/flow.sql. The workflow parks or starts children, and yields to a cancel.
+    /// commit/park_workflow.sql. The workflow parks or starts children, and yields to a cancel.
     Flow,
     /// commit/continue_as_new.sql.
     ContinueAsNew,
@@ -47,7 +47,7 @@ pub(crate) fn yields(commit: &Commit) -> bool {
     written_by(commit) == WrittenBy::Flow && !commit.answers_cancel
 }
 
-/// Appends the events of the outcomes that commit/proceed.sql does not write.
+/// Appends the events of the outcomes that commit/advance_workflow.sql does not write.
 pub(crate) fn appending<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
     rows.retain(|commit| written_by(commit) != WrittenBy::Proceed && !commit.events.is_empty());
@@ -57,7 +57,7 @@ pub(crate) fn appending<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut parameters = claimed(&rows);
     parameters.push(yielding(&rows));
     parameters.extend(history_events::columns(&rows));
-    Some(statement::COMMIT_APPEND.with(parameters))
+    Some(statement::HISTORY_APPEND.with(parameters))
 }
 
 /// Writes the rows that go on or finish.
@@ -74,7 +74,7 @@ pub(crate) fn proceeding<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
         value(of_each(&rows, error)),
     ]);
     parameters.extend(history_events::columns(&rows));
-    Some(statement::COMMIT_PROCEED.with(parameters))
+    Some(statement::COMMIT_ADVANCE_WORKFLOW.with(parameters))
 }
 
 /// Writes the rows that park or have started children.
@@ -99,7 +99,7 @@ pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
         numbers(&rows, |ends| awaited(ends).map(|(part, _)| part)),
         value(of_each(&rows, needs_all)),
     ]);
-    Some(statement::COMMIT_FLOW.with(parameters))
+    Some(statement::COMMIT_PARK_WORKFLOW.with(parameters))
 }
 
 /// Writes the rows that continue as new.

@@ -16,11 +16,11 @@ use outlast_core::{
 use rusqlite::params;
 use std::collections::HashSet;
 
-const FLOW_KEEP: &str = include_str!("../../../sql/commit/flow_keep.sql");
-const FLOW_ON: &str = include_str!("../../../sql/commit/flow_on.sql");
-const FLOW_JOIN: &str = include_str!("../../../sql/commit/flow_join.sql");
-const ENDS: &str = include_str!("../../../sql/commit/ends.sql");
-const PRESENT: &str = include_str!("../../../sql/commit/present.sql");
+const WORKFLOW_KEEP: &str = include_str!("../../../sql/commit/workflow_keep.sql");
+const WORKFLOW_ADVANCE: &str = include_str!("../../../sql/commit/workflow_advance.sql");
+const WORKFLOW_JOIN: &str = include_str!("../../../sql/commit/workflow_join.sql");
+const ALREADY_ENDED: &str = include_str!("../../../sql/join/already_ended.sql");
+const MATCHING_NAMES: &str = include_str!("../../../sql/inbox/matching_names.sql");
 
 /// Writes the outcome of a workflow. Sets `cancel` to a cancel that has arrived meanwhile.
 ///
@@ -90,7 +90,7 @@ fn keep_claim(
             mark.map(|mark| mark.run),
             mark.map(|mark| mark.events)
         ];
-        tx.prepare(FLOW_KEEP)?.execute(values)
+        tx.prepare(WORKFLOW_KEEP)?.execute(values)
     };
     if write(commit.answers_cancel, commit.mark)? == 1 {
         history_events::write_after(tx, claim.id, commit.mark, &commit.events)?;
@@ -165,7 +165,7 @@ fn wait(
         write_on(tx, commit, &waiting, begun)?;
         return Ok(waiting.reported());
     };
-    tx.prepare(FLOW_JOIN)?.execute(params![
+    tx.prepare(WORKFLOW_JOIN)?.execute(params![
         commit.claim.id.0,
         commit.claim.revision.0,
         waiting.status.as_str(),
@@ -287,7 +287,7 @@ fn present(
     if names.is_empty() || !batch.owners.contains(&id) {
         return Ok(HashSet::new());
     }
-    let mut statement = tx.prepare(PRESENT)?;
+    let mut statement = tx.prepare(MATCHING_NAMES)?;
     let values = params![id.0, array(names), array(&commit.received)];
     let names = statement.query_map(values, |row| row.get(0))?;
     Ok(names.collect::<rusqlite::Result<_>>()?)
@@ -308,7 +308,7 @@ impl Seen {
         let (mut bad, mut gone) = (0, 0);
         let children = ends.children();
         if !children.is_empty() {
-            let mut statement = tx.prepare(ENDS)?;
+            let mut statement = tx.prepare(ALREADY_ENDED)?;
             let mut rows = statement.query([array(&children)])?;
             while let Some(row) = rows.next()? {
                 match row.get("gone")? {
@@ -345,7 +345,7 @@ fn write_on(
     waiting: &Waiting,
     begun: Option<Begun>,
 ) -> Result<(), Fault> {
-    tx.prepare(FLOW_ON)?.execute(params![
+    tx.prepare(WORKFLOW_ADVANCE)?.execute(params![
         commit.claim.id.0,
         commit.claim.revision.0,
         waiting.status.as_str(),

@@ -12,11 +12,11 @@ use outlast_core::{ClosePolicy, InstanceId, JoinProgress, Joined, QueueNames, Un
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::BTreeSet;
 
-const JOIN: &str = include_str!("../../../sql/commit/join.sql");
-const PARTS: &str = include_str!("../../../sql/commit/parts.sql");
-const JOIN_PARTS: &str = include_str!("../../../sql/commit/join_parts.sql");
-const CHILDREN_ENDED: &str = include_str!("../../../sql/commit/children_ended.sql");
-const JOINED: &str = include_str!("../../../sql/commit/joined.sql");
+const JOIN: &str = include_str!("../../../sql/join/join.sql");
+const SETS: &str = include_str!("../../../sql/join/sets.sql");
+const JOIN_SETS: &str = include_str!("../../../sql/join/join_sets.sql");
+const AWAIT_REST: &str = include_str!("../../../sql/join/await_rest.sql");
+const JOINED: &str = include_str!("../../../sql/join/joined.sql");
 
 /// A finished child, as its parent counts it.
 #[derive(Clone, Copy)]
@@ -98,7 +98,7 @@ impl Barrier {
             return Ok(None);
         };
         if self.lacks_more && joined == Joined::All {
-            tx.prepare(CHILDREN_ENDED)?
+            tx.prepare(AWAIT_REST)?
                 .execute(params![self.parent.0, tx.now.0])?;
             return Ok(None);
         }
@@ -168,7 +168,7 @@ fn count_parts(
     ended: &[ChildEnd],
 ) -> Result<Option<Barrier>, Fault> {
     let sets = tx
-        .prepare(PARTS)?
+        .prepare(SETS)?
         .query_row(params![parent.0, tx.now.0], |row| {
             let sets = decode::joining(row)?;
             Ok(sets.zip(Some(row.get::<_, bool>("lacks_more")?)))
@@ -197,7 +197,7 @@ fn count_parts(
         tx.now.0
     ];
     let counted = tx
-        .prepare(JOIN_PARTS)?
+        .prepare(JOIN_SETS)?
         .query_row(values, |row| Barrier::decode(parent, row))?;
     Ok(Some(Barrier {
         lacks_more,

@@ -15,7 +15,7 @@
 -- bound   $20 rows found, $19 rows answered, $23 bytes of values
 --
 -- Answers at least one row, with the number of rows found in `found`. If that is $20, there are
--- too many, and the caller uses inspect/list.sql instead.
+-- too many, and the caller uses inspect/instances/list.sql instead.
 --
 -- Without $22 no value is read. With it, `fits` is false for rows beyond the bound in bytes, which
 -- come without values. The first row always fits.

@@ -3,7 +3,7 @@
 -- Parameters: 1 parent, 2 children pending in each join set (JSON), 3 children pending in the join
 --   set nearest to completion, 4 how many failed or were cancelled, 5 the first of the failed or
 --   null, 6 now.
--- Guard: none; parts.sql has found the workflow waiting, and there is one writer.
+-- Guard: none; sets.sql has found the workflow waiting, and there is one writer.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

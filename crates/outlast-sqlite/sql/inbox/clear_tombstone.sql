@@ -1,5 +1,5 @@
 -- Turns the unconsumed signals of an instance that finished into tombstones. Runs after
--- empty_inbox_delete, so that all of them have a dedup key.
+-- clear_delete, so that all of them have a dedup key.
 -- Parameters: 1 instance, 2 now.
 -- Index: signals_target.
 -- Bound: INBOX_MAX.

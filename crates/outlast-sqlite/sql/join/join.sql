@@ -3,7 +3,7 @@
 -- Parameters: 1 parent, 2 round of the children, 3 how many finished, 4 how many of those failed
 --   or were cancelled, 5 the first of the failed or null, 6 now.
 -- Guard: the parent is a machine and waits for children of that round (I6). Workflows:
---   join_parts.sql.
+--   join_sets.sql.
 -- Index: primary key of instances.
 -- Bound: one row.
 update instances

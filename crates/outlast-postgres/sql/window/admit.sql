@@ -15,7 +15,7 @@
 -- cancelled while it waits leaves its turn to the next. No lock on the parent is needed; it may be
 -- finished and deleted.
 --
--- Sent before the parents are locked (commit/join.sql): a terminated child that waits for a slot
+-- Sent before the parents are locked (join/join.sql): a terminated child that waits for a slot
 -- locks itself, then its parent (operate/terminate.sql).
 with
 ended as materialized (

@@ -14,7 +14,7 @@
 -- those find the parent awake. So exactly one transaction decides a join.
 --
 -- A workflow is locked whether it waits or not. It may be about to park without having seen these
--- children finish (commit/flow.sql). A machine that does not wait never waits for existing
+-- children finish (commit/park_workflow.sql). A machine that does not wait never waits for existing
 -- children.
 --
 -- Children are counted per parent. `update … from` takes one source row per target, so two

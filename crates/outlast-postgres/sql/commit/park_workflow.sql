@@ -2,7 +2,7 @@
 --
 -- It is the first statement of a commit that writes outcomes. It looks at children before any row
 -- of the batch finishes. Children that finish later in the batch find the workflow parked
--- (commit/join.sql).
+-- (join/join.sql).
 --
 -- $1 ids  $2 revisions  $3 the new status if it does not park: executing or runnable; else null
 -- $4 whether it answers a cancel  $5 whether it has started children
