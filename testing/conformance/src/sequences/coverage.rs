@@ -197,9 +197,10 @@ fn insert_kind(row: &Inserted) -> &'static str {
 }
 
 fn commit_kind(outcome: &Outcome, answer: &Answer) -> String {
-    let outcome = match outcome {
-        Outcome::Fail { error: Some(_), .. } => "fail with a value",
-        other => outcome_name(other),
+    let has_value = matches!(outcome, Outcome::Fail { error: Some(_), .. });
+    let outcome = match has_value {
+        true => "fail with a value",
+        false => outcome_name(outcome),
     };
     match answer {
         Answer::Committed { status, .. } => format!("commit {outcome}: {status}"),
