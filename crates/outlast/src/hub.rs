@@ -29,7 +29,7 @@ static HUBS: Mutex<Option<HashMap<String, Weak<Hub>>>> = Mutex::new(None);
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     ears: Mutex<Ears>,
-    outbox: Mutex<Outbox>,
+    outbox: Mutex<HintOutbox>,
     sent: Notify,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Known {
 }
 
 #[derive(Debug, Default)]
-struct Outbox {
+struct HintOutbox {
     waiting: Hints,
     sending: bool,
 }
@@ -137,14 +137,14 @@ impl Hub {
     }
 
     /// Watches `id`: the watch is notified when it ends or parks.
-    pub(crate) fn watch(self: &Arc<Hub>, id: InstanceId) -> Watch {
+    pub(crate) fn watch(self: &Arc<Hub>, id: InstanceId) -> InstanceWatch {
         let watcher = Arc::<Watcher>::default();
         let mut ears = lock(&self.ears);
         ears.watchers
             .entry(id)
             .or_default()
             .push(Arc::downgrade(&watcher));
-        Watch {
+        InstanceWatch {
             hub: self.clone(),
             id,
             watcher,
@@ -226,7 +226,7 @@ impl Hub {
         let Some(watchers) = ears.watchers.get(&id) else {
             return;
         };
-        let Some(end) = End::of(revision, outcome) else {
+        let Some(end) = InstanceEnd::of(revision, outcome) else {
             return;
         };
         for watcher in watchers.iter().filter_map(Weak::upgrade) {
@@ -319,7 +319,7 @@ fn tell(ears: &Ears, id: InstanceId) {
 
 /// The end of an instance.
 #[derive(Clone, Debug)]
-pub(crate) struct End {
+pub(crate) struct InstanceEnd {
     /// The revision of the end: an operator may have restarted the instance since.
     pub(crate) revision: Revision,
     pub(crate) status: Status,
@@ -327,9 +327,9 @@ pub(crate) struct End {
     pub(crate) reason: Option<String>,
 }
 
-impl End {
+impl InstanceEnd {
     /// Returns the end that an outcome is, as the store would report it.
-    fn of(revision: Revision, outcome: &Outcome) -> Option<End> {
+    fn of(revision: Revision, outcome: &Outcome) -> Option<InstanceEnd> {
         let (result, reason) = match outcome {
             Outcome::Done { result } => (Some(result.clone()), None),
             Outcome::Fail { reason, error } => (error.clone(), Some(limits::clean_error(reason))),
@@ -341,7 +341,7 @@ impl End {
             | Outcome::Flow { .. }
             | Outcome::ContinueAsNew { .. } => return None,
         };
-        Some(End {
+        Some(InstanceEnd {
             revision,
             status: outcome.end()?,
             result,
@@ -370,19 +370,19 @@ impl Drop for InHand {
 #[derive(Debug, Default)]
 struct Watcher {
     moved: Notify,
-    end: Mutex<Option<End>>,
+    end: Mutex<Option<InstanceEnd>>,
 }
 
 /// A subscription to the changes of one instance.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct InstanceWatch {
     hub: Arc<Hub>,
     id: InstanceId,
     watcher: Arc<Watcher>,
     in_hand: Option<Known>,
 }
 
-impl Watch {
+impl InstanceWatch {
     /// Returns machine and revision of an instance that runs here, known without a query.
     ///
     /// Returns them once: by the next call the instance may have changed.
@@ -391,7 +391,7 @@ impl Watch {
     }
 
     /// Returns its end after `revision`, if this process reported it.
-    pub(crate) fn end_after(&self, revision: Revision) -> Option<End> {
+    pub(crate) fn end_after(&self, revision: Revision) -> Option<InstanceEnd> {
         lock(&self.watcher.end)
             .clone()
             .filter(|end| end.revision > revision)
@@ -403,7 +403,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for InstanceWatch {
     fn drop(&mut self) {
         let mut ears = lock(&self.hub.ears);
         if let Some(watchers) = ears.watchers.get_mut(&self.id) {

@@ -113,112 +113,136 @@ pub const OLDEST_RUNNABLE_SECONDS: &str = "outlast_oldest_runnable_seconds";
 pub const PARKED: &str = "outlast_parked";
 
 /// Every metric with its kind and its description, in the order of docs/metrics.md.
-pub const ALL: [(&str, Kind, &str); 29] = [
+pub const ALL: [(&str, MetricType, &str); 29] = [
     (
         STEPS,
-        Kind::Counter,
+        MetricType::Counter,
         "steps that were run, by machine, step and outcome",
     ),
     (
         STEP_SECONDS,
-        Kind::Histogram,
+        MetricType::Histogram,
         "how long steps ran, by machine and step",
     ),
     (
         FAILURES,
-        Kind::Counter,
+        MetricType::Counter,
         "failed attempts, by machine, step, kind and what happens next",
     ),
     (
         REPLAYS_BLOCKED,
-        Kind::Counter,
+        MetricType::Counter,
         "replays of workflows whose code did not fit their history, by machine",
     ),
     (
         NO_PROGRESS,
-        Kind::Counter,
+        MetricType::Counter,
         "instances that were blocked since they committed without progress, by machine",
     ),
     (
         START_DELAY_SECONDS,
-        Kind::Histogram,
+        MetricType::Histogram,
         "from eligible to started, by queue",
     ),
-    (CLAIMED, Kind::Counter, "claims taken, by queue"),
+    (CLAIMED, MetricType::Counter, "claims taken, by queue"),
     (
         CLAIM_BATCH,
-        Kind::Histogram,
+        MetricType::Histogram,
         "claims that one ask brought, by queue",
     ),
     (
         CLAIM_SECONDS,
-        Kind::Histogram,
+        MetricType::Histogram,
         "how long asking for claims took, by queue",
     ),
     (
         RELEASED,
-        Kind::Counter,
+        MetricType::Counter,
         "claims given back unrun, by reason",
     ),
     (
         LOST,
-        Kind::Counter,
+        MetricType::Counter,
         "outcomes dropped because the claim was lost, by machine",
     ),
-    (COMMIT_BATCH, Kind::Histogram, "outcomes in one commit"),
-    (COMMIT_SECONDS, Kind::Histogram, "how long a commit took"),
-    (SLOTS_BUSY, Kind::Gauge, "slots in use, by queue"),
-    (INSERTED, Kind::Counter, "instances inserted, by answer"),
-    (SIGNALS, Kind::Counter, "signals sent, by answer"),
-    (REAPED, Kind::Counter, "claims of dead workers, by answer"),
-    (TIMEOUTS, Kind::Counter, "waits woken by their deadline"),
+    (
+        COMMIT_BATCH,
+        MetricType::Histogram,
+        "outcomes in one commit",
+    ),
+    (
+        COMMIT_SECONDS,
+        MetricType::Histogram,
+        "how long a commit took",
+    ),
+    (SLOTS_BUSY, MetricType::Gauge, "slots in use, by queue"),
+    (
+        INSERTED,
+        MetricType::Counter,
+        "instances inserted, by answer",
+    ),
+    (SIGNALS, MetricType::Counter, "signals sent, by answer"),
+    (
+        REAPED,
+        MetricType::Counter,
+        "claims of dead workers, by answer",
+    ),
+    (
+        TIMEOUTS,
+        MetricType::Counter,
+        "waits woken by their deadline",
+    ),
     (
         CASCADED,
-        Kind::Counter,
+        MetricType::Counter,
         "children told of the end or the join of their parent, by answer",
     ),
     (
         COLLECTED,
-        Kind::Counter,
+        MetricType::Counter,
         "ended instances removed after their retention",
     ),
     (
         MENDED,
-        Kind::Counter,
+        MetricType::Counter,
         "joins and holds that had to be mended; should stay at zero",
     ),
-    (HINTS_HEARD, Kind::Counter, "hints heard from other nodes"),
+    (
+        HINTS_HEARD,
+        MetricType::Counter,
+        "hints heard from other nodes",
+    ),
     (
         STORE_ERRORS,
-        Kind::Counter,
+        MetricType::Counter,
         "failed calls of the store, by loop",
     ),
     (
         LEASE_AGE_SECONDS,
-        Kind::Gauge,
+        MetricType::Gauge,
         "how long ago this worker's lease was renewed",
     ),
     (
         QUEUE_DEPTH,
-        Kind::Gauge,
+        MetricType::Gauge,
         "runnable instances that are due, by queue",
     ),
     (
         QUEUE_DELAYED,
-        Kind::Gauge,
+        MetricType::Gauge,
         "runnable instances whose time has not come, by queue",
     ),
     (
         QUEUE_EXECUTING,
-        Kind::Gauge,
+        MetricType::Gauge,
         "instances that are executing, by queue",
     ),
     (
         OLDEST_RUNNABLE_SECONDS,
-        Kind::Gauge,
+        MetricType::Gauge,
         "wait of the longest-waiting due instance, by queue",
     ),
-    (PARKED, Kind::Gauge, "parked instances, by status"),
+    (PARKED, MetricType::Gauge, "parked instances, by status"),
 ];
 
 /// Bucket bounds of every histogram whose name ends in `_seconds`: from a millisecond to ten
@@ -232,9 +256,9 @@ pub const SECONDS_BUCKETS: [f64; 15] = [
 /// Bucket bounds of every histogram whose name ends in `_batch_size`.
 pub const BATCH_BUCKETS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
 
-/// The kind of a metric.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricType {
     /// A value that only grows.
     Counter,
     /// A value that goes up and down.
@@ -247,9 +271,9 @@ pub enum Kind {
 pub fn describe() {
     for (name, kind, text) in ALL {
         match kind {
-            Kind::Counter => metrics::describe_counter!(name, text),
-            Kind::Gauge => metrics::describe_gauge!(name, text),
-            Kind::Histogram => metrics::describe_histogram!(name, text),
+            MetricType::Counter => metrics::describe_counter!(name, text),
+            MetricType::Gauge => metrics::describe_gauge!(name, text),
+            MetricType::Histogram => metrics::describe_histogram!(name, text),
         }
     }
     // Metrics that stay at zero or are rare exist from the start: an alert cannot watch an absent

@@ -1,7 +1,7 @@
 //! Explains why an instance is where it is, in one sentence.
 
 use super::Client;
-use super::sentence::{Ahead, Surroundings, sentence};
+use super::sentence::{Ahead, InstanceFacts, sentence};
 use crate::workflow::{BLOCKED, Waits};
 use outlast_core::{Filter, Instance, InstanceId, ListRequest, Result, Status, Timestamp};
 
@@ -35,33 +35,33 @@ impl Client {
     /// [`waits`](Client::waits) reads the waits of a workflow.
     pub async fn explain_with(&self, instance: &Instance, waits: Option<Waits>) -> Result<String> {
         let around = self.around(instance).await?;
-        Ok(sentence(instance, &Surroundings { waits, ..around }))
+        Ok(sentence(instance, &InstanceFacts { waits, ..around }))
     }
 
-    async fn around(&self, instance: &Instance) -> Result<Surroundings> {
+    async fn around(&self, instance: &Instance) -> Result<InstanceFacts> {
         let now = self.store.now().await?;
         Ok(match instance.status {
-            Status::Runnable if instance.held == Some(true) => Surroundings {
+            Status::Runnable if instance.held == Some(true) => InstanceFacts {
                 window: self.window_of(instance).await?,
-                ..Surroundings::at(now)
+                ..InstanceFacts::at(now)
             },
             Status::Runnable if instance.eligible_at <= now => self.due(instance, now).await?,
-            Status::Runnable | Status::Executing => Surroundings {
+            Status::Runnable | Status::Executing => InstanceFacts {
                 workers: self.store.workers().await?,
-                ..Surroundings::at(now)
+                ..InstanceFacts::at(now)
             },
             Status::AwaitingChildren => {
                 let rounds = self.store.rounds(instance.id).await?;
-                Surroundings {
+                InstanceFacts {
                     round: rounds.into_iter().find(|it| it.round == instance.round),
-                    ..Surroundings::at(now)
+                    ..InstanceFacts::at(now)
                 }
             }
             Status::AwaitingSignal
             | Status::Sleeping
             | Status::Done
             | Status::Failed
-            | Status::Cancelled => Surroundings::at(now),
+            | Status::Cancelled => InstanceFacts::at(now),
         })
     }
 
@@ -78,7 +78,7 @@ impl Client {
     }
 
     /// Reads what may keep a due instance from being claimed.
-    async fn due(&self, instance: &Instance, now: Timestamp) -> Result<Surroundings> {
+    async fn due(&self, instance: &Instance, now: Timestamp) -> Result<InstanceFacts> {
         let queues = self.store.queues().await?;
         let queue = queues.into_iter().find(|it| it.name == instance.queue);
         let is_paused = queue.as_ref().is_some_and(|queue| queue.paused);
@@ -90,11 +90,11 @@ impl Client {
                 self.in_front_of(instance).await?,
             ),
         };
-        Ok(Surroundings {
+        Ok(InstanceFacts {
             queue,
             workers,
             ahead,
-            ..Surroundings::at(now)
+            ..InstanceFacts::at(now)
         })
     }
 

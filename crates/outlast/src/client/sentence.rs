@@ -14,7 +14,7 @@ const NAMED_MAX: usize = 3;
 
 /// The facts around an instance; facts that were not read are empty.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct InstanceFacts {
     /// The current time of the store.
     pub(super) now: Timestamp,
     /// The queue it is in.
@@ -42,10 +42,10 @@ pub(super) enum Ahead {
     Line,
 }
 
-impl Surroundings {
+impl InstanceFacts {
     /// Creates the facts of an instance of which only the time is known.
-    pub(super) fn at(now: Timestamp) -> Surroundings {
-        Surroundings {
+    pub(super) fn at(now: Timestamp) -> InstanceFacts {
+        InstanceFacts {
             now,
             queue: None,
             workers: Vec::new(),
@@ -70,7 +70,7 @@ impl Surroundings {
 }
 
 /// Says what the instance waits for, and whether it was cancelled.
-pub(super) fn sentence(instance: &Instance, around: &Surroundings) -> String {
+pub(super) fn sentence(instance: &Instance, around: &InstanceFacts) -> String {
     let stands = standing(instance, around);
     match &instance.cancel {
         Some(cancel) if !instance.status.is_terminal() => {
@@ -105,7 +105,7 @@ fn wished(status: Status, cancel: &CancelRequest, stands: &str, now: Timestamp) 
     }
 }
 
-fn standing(instance: &Instance, around: &Surroundings) -> String {
+fn standing(instance: &Instance, around: &InstanceFacts) -> String {
     let now = around.now;
     if let Some(waits) = around.waits.as_ref()
         && let Some(sentence) = flowing(instance, waits, now)
@@ -124,7 +124,7 @@ fn standing(instance: &Instance, around: &Surroundings) -> String {
     }
 }
 
-fn held(around: &Surroundings) -> String {
+fn held(around: &InstanceFacts) -> String {
     match around.window {
         Some(1) => {
             "waits for its turn among the children of its round, which run one at a time".to_owned()
@@ -137,7 +137,7 @@ fn held(around: &Surroundings) -> String {
 }
 
 /// Says when it is due, and what would be missing then.
-fn later(instance: &Instance, around: &Surroundings) -> String {
+fn later(instance: &Instance, around: &InstanceFacts) -> String {
     let when = delayed(instance, around.now);
     let serving = around.serving(&instance.queue);
     match lack(instance, &serving) {
@@ -173,7 +173,7 @@ fn its_step(instance: &Instance) -> String {
     }
 }
 
-fn due(instance: &Instance, around: &Surroundings) -> String {
+fn due(instance: &Instance, around: &InstanceFacts) -> String {
     let queue = &instance.queue;
     if around.queue.as_ref().is_some_and(|queue| queue.paused) {
         return format!("waits in queue {queue}, which is paused");
@@ -235,7 +235,7 @@ fn lack(instance: &Instance, serving: &[&Worker]) -> Option<String> {
     })
 }
 
-fn executing(instance: &Instance, around: &Surroundings) -> String {
+fn executing(instance: &Instance, around: &InstanceFacts) -> String {
     let (step, now) = (its_step(instance), around.now);
     let is_its = |worker: &&Worker| Some(worker.id) == instance.locked_by;
     let Some(worker) = around.workers.iter().find(is_its) else {
@@ -278,7 +278,7 @@ fn sleeping(instance: &Instance, now: Timestamp) -> String {
     }
 }
 
-fn awaiting_children(instance: &Instance, around: &Surroundings) -> String {
+fn awaiting_children(instance: &Instance, around: &InstanceFacts) -> String {
     let waits = match &instance.barrier {
         Some(barrier) => match barrier.until {
             Until::All => awaiting_all(instance, around),
@@ -319,7 +319,7 @@ fn awaiting_quorum(instance: &Instance, barrier: &Barrier, needed: u32) -> Strin
     sentence
 }
 
-fn awaiting_all(instance: &Instance, around: &Surroundings) -> String {
+fn awaiting_all(instance: &Instance, around: &InstanceFacts) -> String {
     let pending = u64::try_from(instance.children_pending).unwrap_or_default();
     let counts = around.round.as_ref().map(|round| &round.children[..]);
     let counts = counts.unwrap_or_default();

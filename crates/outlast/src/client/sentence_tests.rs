@@ -72,10 +72,10 @@ fn worker(machine: &str, steps: &[&str]) -> Worker {
     }
 }
 
-fn with(workers: Vec<Worker>) -> Surroundings {
-    Surroundings {
+fn with(workers: Vec<Worker>) -> InstanceFacts {
+    InstanceFacts {
         workers,
-        ..Surroundings::at(NOW)
+        ..InstanceFacts::at(NOW)
     }
 }
 
@@ -84,7 +84,7 @@ fn able() -> Worker {
 }
 
 #[track_caller]
-fn says(instance: &Instance, around: &Surroundings, expected: &str) {
+fn says(instance: &Instance, around: &InstanceFacts, expected: &str) {
     assert_eq!(sentence(instance, around), expected);
 }
 
@@ -107,7 +107,7 @@ fn a_wait_that_needs_all_says_what_is_missing() {
         ),
         (parked(&[], Some(40)), "sleeps until 15:00:40 UTC (in 40 s)"),
     ] {
-        says(&parked, &Surroundings::at(NOW), expected);
+        says(&parked, &InstanceFacts::at(NOW), expected);
     }
 }
 
@@ -142,7 +142,7 @@ fn a_wait_for_signals_says_which_and_until_when() {
             await_deadline,
             ..instance(Status::AwaitingSignal)
         };
-        says(&parked, &Surroundings::at(NOW), expected);
+        says(&parked, &InstanceFacts::at(NOW), expected);
     }
 }
 
@@ -155,7 +155,7 @@ fn a_sleep_says_until_when() {
             ..instance(Status::Sleeping)
         };
         let expected = "sleeps until 15:00:40 UTC (in 40 s)";
-        says(&asleep, &Surroundings::at(NOW), expected);
+        says(&asleep, &InstanceFacts::at(NOW), expected);
     }
 }
 
@@ -185,9 +185,9 @@ fn a_join_says_how_many_are_missing_and_how_many_went_wrong() {
             children_pending,
             ..instance(Status::AwaitingChildren)
         };
-        let around = Surroundings {
+        let around = InstanceFacts {
             round: Some(RoundSummary { round: 1, children }),
-            ..Surroundings::at(NOW)
+            ..InstanceFacts::at(NOW)
         };
         says(&joining, &around, expected);
     }
@@ -196,7 +196,7 @@ fn a_join_says_how_many_are_missing_and_how_many_went_wrong() {
 #[test]
 fn what_is_due_says_what_keeps_it() {
     let due = instance(Status::Runnable);
-    let paused = Surroundings {
+    let paused = InstanceFacts {
         queue: Some(QueueSummary {
             name: "default".into(),
             paused: true,
@@ -219,7 +219,7 @@ fn what_is_due_says_what_keeps_it() {
         machines: Vec::new(),
         ..able()
     };
-    let behind = |ahead| Surroundings {
+    let behind = |ahead| InstanceFacts {
         ahead: Some(ahead),
         ..with(vec![able()])
     };
@@ -272,7 +272,7 @@ fn what_starts_later_says_when_and_what_went_wrong_before() {
         eligible_at: NOW + SECOND * 40,
         ..instance(Status::Runnable)
     };
-    let around = Surroundings::at(NOW);
+    let around = InstanceFacts::at(NOW);
     says(
         &later,
         &around,
@@ -355,7 +355,7 @@ fn what_has_ended_says_when_and_why() {
         last_error: Some("an earlier one".into()),
         ..instance(Status::Done)
     };
-    says(&done, &Surroundings::at(NOW), "done 3 min ago");
+    says(&done, &InstanceFacts::at(NOW), "done 3 min ago");
     let failed = Instance {
         status: Status::Failed,
         last_error: Some("x".repeat(500)),
@@ -365,13 +365,13 @@ fn what_has_ended_says_when_and_why() {
         "failed 3 min ago at step charge: {}…",
         "x".repeat(ERROR_CHARS_MAX)
     );
-    says(&failed, &Surroundings::at(NOW), &expected);
+    says(&failed, &InstanceFacts::at(NOW), &expected);
     let cancelled = Instance {
         status: Status::Cancelled,
         last_error: None,
         ..failed
     };
-    says(&cancelled, &Surroundings::at(NOW), "cancelled 3 min ago");
+    says(&cancelled, &InstanceFacts::at(NOW), "cancelled 3 min ago");
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn a_join_says_what_wakes_its_parent_and_until_when() {
             await_deadline: seconds.map(|seconds: i64| Timestamp(NOW.0 + seconds * 1_000_000)),
             ..instance(Status::AwaitingChildren)
         };
-        says(&joins, &Surroundings::at(NOW), expected);
+        says(&joins, &InstanceFacts::at(NOW), expected);
     }
 }
 
@@ -443,9 +443,9 @@ fn what_waits_for_a_place_in_a_window_says_how_wide_it_is() {
             "waits for a place among those of its round that run at a time",
         ),
     ] {
-        let around = Surroundings {
+        let around = InstanceFacts {
             window,
-            ..Surroundings::at(NOW)
+            ..InstanceFacts::at(NOW)
         };
         says(&held, &around, expected);
     }
@@ -647,14 +647,14 @@ fn a_workflow_says_what_it_waits_for_by_kind_name_and_call() {
             "waits for child label 43 (call 3) and signal approved (call 5)",
         ),
     ] {
-        let around = Surroundings {
+        let around = InstanceFacts {
             waits: Some(Waits {
                 open,
                 groups,
                 is_whole: true,
                 ..Waits::default()
             }),
-            ..Surroundings::at(NOW)
+            ..InstanceFacts::at(NOW)
         };
         says(&workflow(Status::AwaitingChildren), &around, expected);
     }
@@ -666,21 +666,21 @@ fn a_workflow_whose_history_does_not_tell_says_what_its_row_does() {
         awaits: Some(vec!["approved".into()]),
         ..workflow(Status::AwaitingSignal)
     };
-    let nothing = Surroundings {
+    let nothing = InstanceFacts {
         waits: Some(Waits::default()),
-        ..Surroundings::at(NOW)
+        ..InstanceFacts::at(NOW)
     };
     says(
         &parked,
         &nothing,
         "waits for signal approved, without a deadline",
     );
-    let cut = Surroundings {
+    let cut = InstanceFacts {
         waits: Some(Waits {
             open: vec![wait("signal", 5, "approved")],
             ..Waits::default()
         }),
-        ..Surroundings::at(NOW)
+        ..InstanceFacts::at(NOW)
     };
     says(
         &parked,
@@ -700,7 +700,7 @@ fn a_blocked_workflow_shows_both_sides_and_when_it_is_tried_again() {
         is_whole: true,
         ..Waits::default()
     };
-    let around = Surroundings {
+    let around = InstanceFacts {
         waits: Some(blocked),
         ..with(vec![able()])
     };

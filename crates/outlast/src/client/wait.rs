@@ -2,7 +2,7 @@
 
 use super::{Client, Inserted};
 use crate::error::WaitError;
-use crate::hub::Watch;
+use crate::hub::InstanceWatch;
 use crate::machine::{Id, Key, Machine};
 use outlast_core::{Instance, InstanceId, Invalid, Json, Revision, Status, Target};
 use std::convert::Infallible;
@@ -68,16 +68,22 @@ impl Client {
         let target = awaited.into().target().ok_or(WaitError::NotFound)?;
         let id = self.id_of(target).await?;
         let is_ended = Status::is_terminal;
-        let seen = self.look_until(id, at_most, Some(M::NAME), is_ended, Watch::end_after);
+        let seen = self.look_until(
+            id,
+            at_most,
+            Some(M::NAME),
+            is_ended,
+            InstanceWatch::end_after,
+        );
         match seen.await? {
-            Seen::Told(end) => {
+            WaitEnd::Told(end) => {
                 let result = end.result;
                 let result = result.map(|result| self.coding.decode_result(M::NAME, id, result));
                 let reason = end.reason;
                 let reason = reason.map(|reason| self.coding.decode_reason(M::NAME, id, reason));
                 output::<M>(id, end.status, result.transpose()?, reason.transpose()?)
             }
-            Seen::Stored(it) => output::<M>(id, it.status, it.result, it.last_error),
+            WaitEnd::Stored(it) => output::<M>(id, it.status, it.result, it.last_error),
         }
     }
 
@@ -128,11 +134,11 @@ impl Client {
         is_reached: impl Fn(Status) -> bool,
     ) -> Result<Instance, WaitError> {
         let id = self.id_of(target).await?;
-        let told_nothing = |_: &Watch, _: Revision| None::<Infallible>;
+        let told_nothing = |_: &InstanceWatch, _: Revision| None::<Infallible>;
         let seen = self.look_until(id, at_most, None, is_reached, told_nothing);
         match seen.await? {
-            Seen::Stored(instance) => Ok(*instance),
-            Seen::Told(never) => match never {},
+            WaitEnd::Stored(instance) => Ok(*instance),
+            WaitEnd::Told(never) => match never {},
         }
     }
 
@@ -145,8 +151,8 @@ impl Client {
         at_most: Duration,
         machine: Option<&'static str>,
         is_reached: impl Fn(Status) -> bool,
-        told: impl Fn(&Watch, Revision) -> Option<T>,
-    ) -> Result<Seen<T>, WaitError> {
+        told: impl Fn(&InstanceWatch, Revision) -> Option<T>,
+    ) -> Result<WaitEnd<T>, WaitError> {
         let deadline = Instant::now() + at_most;
         let mut watch = self.hub.watch(id);
         let mut pause = FIRST_PAUSE;
@@ -163,7 +169,7 @@ impl Client {
                     check_machine(id, machine, &instance.machine)?;
                     if is_reached(instance.status) {
                         let instance = self.coding.decode_instance(instance, "wait")?;
-                        return Ok(Seen::Stored(Box::new(instance)));
+                        return Ok(WaitEnd::Stored(Box::new(instance)));
                     }
                     if Instant::now() >= deadline {
                         let instance = self.coding.decode_instance(instance, "wait")?;
@@ -176,7 +182,7 @@ impl Client {
             // A timeout means only that it is time to poll.
             let _ = tokio::time::timeout_at(next_look, watch.moved()).await;
             if let Some(told) = told(&watch, revision) {
-                return Ok(Seen::Told(told));
+                return Ok(WaitEnd::Told(told));
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -217,7 +223,7 @@ fn check_machine(
 }
 
 /// How a wait ended.
-enum Seen<T> {
+enum WaitEnd<T> {
     /// By a query.
     Stored(Box<Instance>),
     /// By the report of this process.

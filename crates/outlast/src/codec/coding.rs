@@ -7,7 +7,7 @@
 //! each decodes its own values.
 
 use super::envelope::{self, Envelope};
-use super::value::{Sent, Unreadable, Unwritable, Value, Visit};
+use super::value::{SignalTarget, Unreadable, Unwritable, Value, Visit};
 use super::{Codec, CodecError};
 use outlast_core::{
     Child, Claim, Error, Event, Instance, InstanceId, Json, NewEvent, NewInstance, NewSignal,
@@ -57,7 +57,7 @@ impl Coding {
             Target::Id(id) => (Some(*id), None),
             Target::Key { machine, key } => (None, Some((machine.as_str(), key.as_str()))),
         };
-        let sent = Sent {
+        let sent = SignalTarget {
             key,
             dedup_key: signal.dedup_key.as_deref(),
         };
@@ -84,7 +84,7 @@ impl Coding {
                 dedup_key,
             } = &request;
             let key = row.correlation.as_ref().map(|it| it.key.as_str());
-            let sent = Sent {
+            let sent = SignalTarget {
                 key: key.map(|key| (row.machine.as_str(), key)),
                 dedup_key: dedup_key.as_deref(),
             };
@@ -268,7 +268,7 @@ impl Coding {
         let key = claim.correlation_key.as_deref();
         let key = key.map(|key| (claim.machine.as_str(), key));
         for signal in &mut claim.inbox {
-            let sent = Sent {
+            let sent = SignalTarget {
                 key,
                 dedup_key: signal.dedup_key.as_deref(),
             };
@@ -379,7 +379,7 @@ impl Coding {
         };
         for signal in signals {
             if let Some(payload) = &mut signal.payload {
-                let sent = Sent {
+                let sent = SignalTarget {
                     key,
                     dedup_key: signal.dedup_key.as_deref(),
                 };
@@ -529,7 +529,7 @@ fn refuse_encoded(claim: &Claim) -> Result<(), Unreadable> {
     }
     for signal in &claim.inbox {
         if let Some(envelope) = signal.payload.as_encoded() {
-            let payload = Value::signal(&signal.name, Some(claim.id), Sent::default());
+            let payload = Value::signal(&signal.name, Some(claim.id), SignalTarget::default());
             return refuse(&payload, envelope);
         }
     }

@@ -29,12 +29,12 @@ const NONCE_BYTES: usize = 24;
 /// A key is 32 random bytes, from a key service or `openssl rand -base64 32`. A passphrase is not
 /// a key. Keys are overwritten when the keyring is dropped, and never shown.
 pub struct Keyring {
-    keys: Vec<Key>,
+    keys: Vec<KeyringEntry>,
     accepts_plain: bool,
     accepts_old_form: bool,
 }
 
-struct Key {
+struct KeyringEntry {
     id: String,
     /// It overwrites its key when it is dropped.
     cipher: Box<XChaCha20Poly1305>,
@@ -68,7 +68,7 @@ impl Keyring {
             let reason = format!("has {} bytes; a key has exactly {KEY_BYTES}", key.len());
             Invalid::new(format!("key {id:?}"), reason)
         })?;
-        self.keys.push(Key {
+        self.keys.push(KeyringEntry {
             id,
             cipher: Box::new(cipher),
         });
@@ -101,7 +101,7 @@ impl Keyring {
         self
     }
 
-    fn key(&self, id: &str) -> Option<&Key> {
+    fn key(&self, id: &str) -> Option<&KeyringEntry> {
         self.keys.iter().find(|key| key.id == id)
     }
 }

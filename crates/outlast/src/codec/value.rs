@@ -29,7 +29,7 @@ enum Exact<'a> {
     /// A result or an error: an instance has one.
     Whole,
     State(Visit<'a>),
-    Signal(Sent<'a>),
+    Signal(SignalTarget<'a>),
     Event(Spot<'a>),
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Visit<'a> {
 
 /// The place of a signal.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Sent<'a> {
+pub(super) struct SignalTarget<'a> {
     /// Machine and correlation key of its target.
     pub(super) key: Option<(&'a str, &'a str)>,
     pub(super) dedup_key: Option<&'a str>,
@@ -93,7 +93,11 @@ impl<'a> Value<'a> {
         }
     }
 
-    pub(super) fn signal(name: &'a str, instance: Option<InstanceId>, sent: Sent<'a>) -> Value<'a> {
+    pub(super) fn signal(
+        name: &'a str,
+        instance: Option<InstanceId>,
+        sent: SignalTarget<'a>,
+    ) -> Value<'a> {
         Value {
             kind: Kind::Signal,
             name,
@@ -356,7 +360,7 @@ impl<'a> Value<'a> {
         match &self.exact {
             _ if self.instance.is_some() => Binding::Instance,
             Exact::State(Visit { child: Some(_), .. }) => Binding::Child,
-            Exact::Signal(Sent { key: Some(_), .. }) => Binding::Key,
+            Exact::Signal(SignalTarget { key: Some(_), .. }) => Binding::Key,
             Exact::Whole | Exact::State(_) | Exact::Signal(_) | Exact::Event(_) => Binding::Nothing,
         }
     }
@@ -550,7 +554,7 @@ mod tests {
                 "1:i:k1:0XDgrXo//zqMhGi88AH3V2ydPN7Ir10zn9QtsaBuHrqs9/i+f0174DOm0lU/+iyO",
             ),
             (
-                Value::signal("go", id, Sent::default()),
+                Value::signal("go", id, SignalTarget::default()),
                 "1:i:k1:ouvfXXT1A1XupC0wHFHNiugp3J07W1HKwLxREMwQ5Krs+Fc1U07LimU5mb04VfTN",
             ),
         ] {

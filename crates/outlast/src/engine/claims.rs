@@ -42,14 +42,14 @@ pub(crate) enum Phase {
     /// Its step waits for a slot.
     Waiting,
     /// User code runs.
-    Running(Running),
+    Running(RunningStep),
     /// Its outcome is being written, or the claim is being given back.
     Committing,
 }
 
 /// User code that runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningStep {
     /// The claim at its current revision: each step of a run changes it.
     pub(crate) claim: ClaimRef,
     pub(crate) machine: &'static str,
@@ -104,7 +104,7 @@ impl ClaimEntry {
         (claim, now.doing)
     }
 
-    pub(super) fn running(&self) -> Option<Running> {
+    pub(super) fn running(&self) -> Option<RunningStep> {
         match self.now().doing {
             Phase::Running(running) => Some(running),
             Phase::Waiting | Phase::Committing => None,
@@ -115,7 +115,7 @@ impl ClaimEntry {
         self.lost.cancel();
     }
 
-    pub(super) fn leave_behind(&self, code: &Running) {
+    pub(super) fn leave_behind(&self, code: &RunningStep) {
         if let Phase::Running(running) = &mut self.now().doing
             && running.claim == code.claim
         {
@@ -197,11 +197,11 @@ impl ClaimGuard {
     }
 
     /// Registers user code as running until the returned value is dropped.
-    pub(crate) fn run(&self, code: Running) -> impl Drop {
+    pub(crate) fn run(&self, code: RunningStep) -> impl Drop {
         /// Marks the code as returned when dropped.
-        struct Ran<'a>(&'a ClaimGuard);
+        struct ReturnMark<'a>(&'a ClaimGuard);
 
-        impl Drop for Ran<'_> {
+        impl Drop for ReturnMark<'_> {
             fn drop(&mut self) {
                 let epoch = self.0.node.coverage.epoch();
                 let mut now = self.0.entry.now();
@@ -211,7 +211,7 @@ impl ClaimGuard {
         }
 
         self.entry.now().doing = Phase::Running(code);
-        Ran(self)
+        ReturnMark(self)
     }
 
     /// Moves the claim to the revision of a written outcome that kept it.
@@ -262,7 +262,7 @@ mod tests {
     }
 
     fn running(claim: ClaimRef) -> Phase {
-        Phase::Running(Running {
+        Phase::Running(RunningStep {
             claim,
             machine: "machine",
             step: "step",

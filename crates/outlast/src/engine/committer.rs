@@ -1,6 +1,6 @@
 //! Writes outcomes: at once when idle, otherwise together with all that wait.
 //!
-//! Executors hand outcomes over through an [`Outbox`]. An outcome is never written without the
+//! Executors hand outcomes over through an [`CommitSender`]. An outcome is never written without the
 //! fence of its claim.
 //!
 //! A commit waits for the disk and for the server's work on its rows. So two *hands* take turns:
@@ -47,7 +47,7 @@ pub(crate) struct Committer {
 
 /// Where executors hand their outcomes over.
 #[derive(Clone)]
-pub(crate) struct Outbox {
+pub(crate) struct CommitSender {
     sender: mpsc::Sender<Pending>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) enum Written {
     Closed,
 }
 
-impl Outbox {
+impl CommitSender {
     /// Hands an outcome over and waits until it is durable, or known not to be.
     pub(crate) async fn write(&self, commit: Commit, queue: &str) -> Written {
         let (reply, written) = oneshot::channel();
@@ -113,7 +113,7 @@ impl Outbox {
 }
 
 impl Committer {
-    pub(crate) fn new(node: Arc<Node>) -> (Committer, Outbox) {
+    pub(crate) fn new(node: Arc<Node>) -> (Committer, CommitSender) {
         let (sender, inbox) = mpsc::channel(WAITING_MAX);
         let inbox = Arc::new(Mutex::new(inbox));
         let under_way = watch::Sender::default();
@@ -122,7 +122,7 @@ impl Committer {
             inbox,
             under_way,
         };
-        (committer, Outbox { sender })
+        (committer, CommitSender { sender })
     }
 
     /// Runs until every outbox is dropped and everything is written.

@@ -11,17 +11,17 @@ mod unrunnable_claims;
 mod user_code;
 
 use super::claims::ClaimGuard;
-use super::committer::{Outbox, Written};
+use super::committer::{CommitSender, Written};
 use super::dispatch::picker::Pick;
 use super::dispatch::queue_slots::{QueueSlots, Slot};
-use super::faults::{Moment, Point};
+use super::faults::{Point, StepPoint};
 use super::node::Node;
 use super::unserved_queues::{Unserved, warn_of_children};
 use crate::codec::{CodecError, Unreadable, Unwritable, plain_outcome};
-use crate::machine::{Context, Decided, Failure, Registered, Surroundings};
+use crate::machine::{Context, Decided, Failure, Registered, StepHandles};
 use crate::metrics;
 use crate::workflow::Session;
-use failure_report::{Failed, Failures, Fate};
+use failure_report::{AttemptFailure, Failures, Fate};
 use no_progress::{Circles, Circling};
 use outlast_core::{CancelRequest, Claim, Commit, Flowing, Invalid, Outcome, Proceed, Revision};
 use quarantine::{Quarantine, is_quarantined};
@@ -41,7 +41,7 @@ const SLOT_PATIENCE: Duration = Duration::from_secs(1);
 /// Rare futures are boxed here, so that starting a task does not copy kilobytes.
 pub(crate) struct Executor {
     node: Arc<Node>,
-    outbox: Outbox,
+    outbox: CommitSender,
     obstacles: Unrunnables,
     suspects: Quarantine,
     circles: Circles,
@@ -50,7 +50,7 @@ pub(crate) struct Executor {
 
 /// How a claim ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ran {
+pub(crate) enum ClaimEnd {
     /// Its last outcome is written, which ended the claim.
     Finished,
     /// The claim was given back untouched.
@@ -62,7 +62,7 @@ pub(crate) enum Ran {
 }
 
 impl Executor {
-    pub(crate) fn new(node: Arc<Node>, outbox: Outbox) -> Executor {
+    pub(crate) fn new(node: Arc<Node>, outbox: CommitSender) -> Executor {
         let slots = node.settings.queues.values().sum();
         Executor {
             node,
@@ -75,7 +75,7 @@ impl Executor {
     }
 
     /// Runs the claim for as long as it is kept, each step in a slot of its queue.
-    pub(crate) async fn run(&self, pick: Pick) -> Ran {
+    pub(crate) async fn run(&self, pick: Pick) -> ClaimEnd {
         let Pick {
             mut claim,
             held,
@@ -188,9 +188,9 @@ impl Executor {
         slot: Slot,
         session: &mut Option<Box<Session>>,
         circling: &mut Circling<'_>,
-    ) -> Result<(Box<Claim>, Option<Slot>), Ran> {
+    ) -> Result<(Box<Claim>, Option<Slot>), ClaimEnd> {
         if self.crashes(Point::BeforeStep, &claim, None) {
-            return Err(Ran::Crashed);
+            return Err(ClaimEnd::Crashed);
         }
         let cx = self.context(claim, held);
         let started = Instant::now();
@@ -208,7 +208,7 @@ impl Executor {
         self.node.run_counters.ran(machine, step, outcome, took);
         tracing::debug!(outcome = metrics::outcome_word(outcome), "step has run");
         if self.crashes(Point::BeforeCommit, cx.claim(), Some(outcome)) {
-            return Err(Ran::Crashed);
+            return Err(ClaimEnd::Crashed);
         }
         // The slot is for user code only. Other steps may use it while this outcome is written.
         let writing = slot.into_commit_permit(outcome.keeps_claim());
@@ -267,7 +267,7 @@ impl Executor {
         held: &ClaimGuard,
         budget: u32,
         circling: &mut Circling<'_>,
-    ) -> Result<Box<Claim>, Ran> {
+    ) -> Result<Box<Claim>, ClaimEnd> {
         let mut events = 0;
         if let Written::Rejected(invalid) = written {
             #[cfg(outlast_mutants)]
@@ -322,9 +322,9 @@ impl Executor {
         outcome: Outcome,
         cancel: Option<CancelRequest>,
         held: &ClaimGuard,
-    ) -> Result<Box<Claim>, Ran> {
+    ) -> Result<Box<Claim>, ClaimEnd> {
         if self.crashes(Point::AfterCommit, &claim, Some(&outcome)) {
-            return Err(Ran::Crashed);
+            return Err(ClaimEnd::Crashed);
         }
         match outcome {
             Outcome::Next {
@@ -355,7 +355,7 @@ impl Executor {
             | Outcome::ContinueAsNew { .. }
             | Outcome::Done { .. }
             | Outcome::Fail { .. }
-            | Outcome::Cancel { .. } => Err(Ran::Finished),
+            | Outcome::Cancel { .. } => Err(ClaimEnd::Finished),
         }
     }
 
@@ -366,7 +366,7 @@ impl Executor {
         claim: Box<Claim>,
         (written, failures): (Written, Option<Box<Failures>>),
         held: &ClaimGuard,
-    ) -> Result<Box<Claim>, Ran> {
+    ) -> Result<Box<Claim>, ClaimEnd> {
         match written {
             Written::Committed {
                 revision,
@@ -389,8 +389,8 @@ impl Executor {
                     "its outcome cannot be stored, nor the outcome of on_failure: {invalid}"
                 );
                 let failed = match failures.and_then(|it| it.into_own()) {
-                    Some(first) => first.then(&Failed::new("outcome", reason.clone())),
-                    None => Failed::new("outcome", reason.clone()),
+                    Some(first) => first.then(&AttemptFailure::new("outcome", reason.clone())),
+                    None => AttemptFailure::new("outcome", reason.clone()),
                 };
                 let mut stop = Decided::of(Outcome::fail(reason));
                 stop.record(machine, &claim);
@@ -398,7 +398,7 @@ impl Executor {
                 let stopped = self.write(&claim, stop).await;
                 self.report(&claim, failures, stopped.fate());
                 match stopped {
-                    Written::Committed { .. } => Err(Ran::Finished),
+                    Written::Committed { .. } => Err(ClaimEnd::Finished),
                     Written::Unencoded(unreadable) => {
                         Err(self.put_aside(&claim, &unreadable, held).await)
                     }
@@ -504,7 +504,7 @@ impl Executor {
         if let Some(request) = cancel_flag.request() {
             claim.cancel = Some(request.clone());
         }
-        let surroundings = Surroundings {
+        let surroundings = StepHandles {
             client: self.node.client.within(claim.trace.as_deref()),
             span: tracing::Span::current(),
             lost: held.lost.clone(),
@@ -543,7 +543,7 @@ impl Executor {
     fn crashes(&self, point: Point, claim: &Claim, outcome: Option<&Outcome>) -> bool {
         let fault = self.node.fault.as_ref();
         fault.is_some_and(|fault| {
-            fault(&Moment {
+            fault(&StepPoint {
                 point,
                 claim,
                 outcome,

@@ -17,7 +17,7 @@ pub enum Point {
 }
 
 /// One point of one step.
-pub(crate) struct Moment<'a> {
+pub(crate) struct StepPoint<'a> {
     pub(crate) point: Point,
     pub(crate) claim: &'a Claim,
     /// The outcome of the step, once there is one.
@@ -27,4 +27,4 @@ pub(crate) struct Moment<'a> {
 /// Decides at every point of every step whether its worker dies there.
 ///
 /// The claim then stays as it is, as after the end of a process.
-pub(crate) type Fault = Arc<dyn Fn(&Moment<'_>) -> bool + Send + Sync>;
+pub(crate) type Fault = Arc<dyn Fn(&StepPoint<'_>) -> bool + Send + Sync>;

@@ -3,7 +3,7 @@
 //! `builder` creates it. No lock in this file is held across a call of user code.
 
 use super::builder::Settings;
-use super::claims::{ClaimEntry, ClaimGuard, Phase, Running};
+use super::claims::{ClaimEntry, ClaimGuard, Phase, RunningStep};
 use super::faults::Fault;
 use super::stats::run_counters::RunCounters;
 use crate::client::{Backend, Client};
@@ -157,13 +157,13 @@ impl Node {
     }
 
     /// Returns all user code that runs right now.
-    pub(crate) fn running(&self) -> Vec<Running> {
+    pub(crate) fn running(&self) -> Vec<RunningStep> {
         let held = lock(&self.held);
         held.values().filter_map(|entry| entry.running()).collect()
     }
 
     /// Drops whatever this code may still return: its claim ended without it.
-    pub(crate) fn leave_behind(&self, code: &Running) {
+    pub(crate) fn leave_behind(&self, code: &RunningStep) {
         for entry in lock(&self.held).values() {
             entry.leave_behind(code);
         }

@@ -8,7 +8,7 @@
 //! sockets and timers for all others. A runtime with other threads then stands still until an
 //! outside thread gives it a task.
 
-use super::claims::Running;
+use super::claims::RunningStep;
 use super::node::Node;
 use crate::metrics;
 use outlast_core::{Answer, Commit, Error, Hints, Links, Outcome};
@@ -85,7 +85,7 @@ impl Watchdog {
                 return;
             }
             let Some(node) = node.upgrade() else { return };
-            let slow = |code: &Running| code.since.elapsed() > INTERVAL;
+            let slow = |code: &RunningStep| code.since.elapsed() > INTERVAL;
             if !node.running().iter().any(slow) {
                 continue;
             }
@@ -118,7 +118,7 @@ impl Watchdog {
     }
 
     /// Fails the instance. If the step returns after all, the fence drops its outcome.
-    async fn end(&self, code: &Running) -> Result<(), Error> {
+    async fn end(&self, code: &RunningStep) -> Result<(), Error> {
         let reason = format!(
             "step {} blocks its thread: its limit of {:?} is long past, and only the end of the process can stop it; \
              mend it, then retry the instance",

@@ -148,9 +148,9 @@ impl<'a> ChildHandle<'a> {
 
 /// Counts the signals that one run of a step has sent, by child and name.
 #[derive(Debug, Default)]
-pub(super) struct Sent(Mutex<HashMap<(InstanceId, &'static str), u32>>);
+pub(super) struct SentSignals(Mutex<HashMap<(InstanceId, &'static str), u32>>);
 
-impl Sent {
+impl SentSignals {
     /// Counts one signal, and returns how many came before it.
     fn count(&self, child: InstanceId, name: &'static str) -> u32 {
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);

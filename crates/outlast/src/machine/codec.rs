@@ -14,7 +14,7 @@ const FIELDS: [&str; 2] = ["step", "state"];
 /// Returns the step of a state, and its JSON.
 pub(super) fn encode<T: Serialize>(state: &T) -> Result<(String, Json), Invalid> {
     #[derive(Deserialize)]
-    struct Columns<'a> {
+    struct StateColumns<'a> {
         #[serde(borrow)]
         step: Cow<'a, str>,
         #[serde(borrow)]
@@ -23,7 +23,7 @@ pub(super) fn encode<T: Serialize>(state: &T) -> Result<(String, Json), Invalid>
 
     let text = serde_json::to_string(state)
         .map_err(|error| Invalid::new("state", format!("cannot be written as JSON: {error}")))?;
-    let columns: Columns<'_> = serde_json::from_str(&text).map_err(|_| {
+    let columns: StateColumns<'_> = serde_json::from_str(&text).map_err(|_| {
         Invalid::new("state", "is not written as a step and its state; derive Serialize with #[serde(tag = \"step\", content = \"state\")]")
     })?;
     // A step without fields has no content.
@@ -52,7 +52,7 @@ impl<'de> de::Deserializer<'de> for Stored<'de> {
     type Error = serde_json::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
-        visitor.visit_map(Columns {
+        visitor.visit_map(ColumnAccess {
             stored: self,
             read: 0,
         })
@@ -64,12 +64,12 @@ impl<'de> de::Deserializer<'de> for Stored<'de> {
     }
 }
 
-struct Columns<'a> {
+struct ColumnAccess<'a> {
     stored: Stored<'a>,
     read: usize,
 }
 
-impl<'de> MapAccess<'de> for Columns<'de> {
+impl<'de> MapAccess<'de> for ColumnAccess<'de> {
     type Error = serde_json::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -100,9 +100,11 @@ impl<'de> MapAccess<'de> for Columns<'de> {
 /// serde provides the list: it names all variants when it refuses an unknown one.
 pub(super) fn steps<T: DeserializeOwned>() -> Result<&'static [&'static str], Invalid> {
     match T::deserialize(Probe) {
-        Err(Found::Steps(steps)) if !steps.is_empty() => Ok(steps),
-        Err(Found::Steps(_)) => Err(not_a_machine("has no steps; give it a variant for each")),
-        Err(Found::Shape(shape)) => Err(not_a_machine(&shape)),
+        Err(ProbeAnswer::Steps(steps)) if !steps.is_empty() => Ok(steps),
+        Err(ProbeAnswer::Steps(_)) => {
+            Err(not_a_machine("has no steps; give it a variant for each"))
+        }
+        Err(ProbeAnswer::Shape(shape)) => Err(not_a_machine(&shape)),
         Ok(_) => Err(not_a_machine(
             "accepts any step, so none could be told from another",
         )),
@@ -123,51 +125,51 @@ struct Probe;
 
 /// What the probe found, returned as an error.
 #[derive(Debug)]
-enum Found {
+enum ProbeAnswer {
     Steps(&'static [&'static str]),
     Shape(String),
 }
 
-impl Found {
-    fn shape(what: &str) -> Found {
-        Found::Shape(what.to_owned())
+impl ProbeAnswer {
+    fn shape(what: &str) -> ProbeAnswer {
+        ProbeAnswer::Shape(what.to_owned())
     }
 }
 
-impl std::error::Error for Found {}
+impl std::error::Error for ProbeAnswer {}
 
-impl fmt::Display for Found {
+impl fmt::Display for ProbeAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Found::Steps(steps) => write!(f, "{steps:?}"),
-            Found::Shape(shape) => f.write_str(shape),
+            ProbeAnswer::Steps(steps) => write!(f, "{steps:?}"),
+            ProbeAnswer::Shape(shape) => f.write_str(shape),
         }
     }
 }
 
-impl de::Error for Found {
-    fn custom<T: fmt::Display>(message: T) -> Found {
-        Found::Shape(format!("cannot be read ({message})"))
+impl de::Error for ProbeAnswer {
+    fn custom<T: fmt::Display>(message: T) -> ProbeAnswer {
+        ProbeAnswer::Shape(format!("cannot be read ({message})"))
     }
 
-    fn unknown_variant(_variant: &str, expected: &'static [&'static str]) -> Found {
-        Found::Steps(expected)
+    fn unknown_variant(_variant: &str, expected: &'static [&'static str]) -> ProbeAnswer {
+        ProbeAnswer::Steps(expected)
     }
 }
 
 impl<'de> de::Deserializer<'de> for Probe {
-    type Error = Found;
+    type Error = ProbeAnswer;
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Found> {
+    ) -> Result<V::Value, ProbeAnswer> {
         if fields == FIELDS {
-            return visitor.visit_map(MadeUp { read: false });
+            return visitor.visit_map(UnknownStepAccess { read: false });
         }
-        Err(Found::Shape(match fields {
+        Err(ProbeAnswer::Shape(match fields {
             [tag, content] => {
                 format!("is `{name}`, tagged with {tag:?} and {content:?}, or a plain struct")
             }
@@ -180,12 +182,14 @@ impl<'de> de::Deserializer<'de> for Probe {
         name: &'static str,
         _variants: &'static [&'static str],
         _visitor: V,
-    ) -> Result<V::Value, Found> {
-        Err(Found::Shape(format!("is `{name}`, an enum without tags")))
+    ) -> Result<V::Value, ProbeAnswer> {
+        Err(ProbeAnswer::Shape(format!(
+            "is `{name}`, an enum without tags"
+        )))
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, Found> {
-        Err(Found::shape(
+    fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, ProbeAnswer> {
+        Err(ProbeAnswer::shape(
             "is untagged, or tagged without a separate content",
         ))
     }
@@ -196,24 +200,27 @@ impl<'de> de::Deserializer<'de> for Probe {
     }
 }
 
-struct MadeUp {
+struct UnknownStepAccess {
     read: bool,
 }
 
-impl<'de> MapAccess<'de> for MadeUp {
-    type Error = Found;
+impl<'de> MapAccess<'de> for UnknownStepAccess {
+    type Error = ProbeAnswer;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Found> {
+    ) -> Result<Option<K::Value>, ProbeAnswer> {
         if std::mem::replace(&mut self.read, true) {
-            return Err(Found::shape("takes a step without looking at it"));
+            return Err(ProbeAnswer::shape("takes a step without looking at it"));
         }
         seed.deserialize(StrDeserializer::new(FIELDS[0])).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Found> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(
+        &mut self,
+        seed: V,
+    ) -> Result<V::Value, ProbeAnswer> {
         // No step can have this name: control characters are refused in every name.
         seed.deserialize(StrDeserializer::new("\u{0}"))
     }
@@ -296,7 +303,7 @@ mod tests {
         }
         #[derive(Debug, Deserialize)]
         #[allow(dead_code)]
-        struct Plain {
+        struct PlainStruct {
             step: String,
             state: u8,
         }
@@ -306,7 +313,7 @@ mod tests {
             steps::<Internal>(),
             steps::<Untagged>(),
             steps::<OtherTags>(),
-            steps::<Plain>(),
+            steps::<PlainStruct>(),
             steps::<String>(),
         ];
         for refusal in refusals {

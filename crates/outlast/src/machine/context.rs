@@ -1,7 +1,7 @@
 //! The context of a step: what it may read and reach.
 
 use super::cancel_flag::CancelFlag;
-use super::children::{ChildHandle, ChildOf, Sent, readable};
+use super::children::{ChildHandle, ChildOf, SentSignals, readable};
 use super::{Machine, Signal, StepError};
 use crate::client::Client;
 use crate::lease::Covered;
@@ -16,14 +16,14 @@ use tracing::Span;
 #[derive(Debug)]
 pub struct Context {
     claim: Box<Claim>,
-    surroundings: Surroundings,
+    surroundings: StepHandles,
     /// The signals that this run of the step has sent to its children.
-    sent: Sent,
+    sent: SentSignals,
 }
 
 /// The engine's part of a context, beside the claim.
 #[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct StepHandles {
     pub(crate) client: Client,
     pub(crate) span: Span,
     /// Cancelled when the claim is known to be lost.
@@ -37,11 +37,11 @@ pub(crate) struct Surroundings {
 }
 
 impl Context {
-    pub(crate) fn new(claim: Box<Claim>, surroundings: Surroundings) -> Context {
+    pub(crate) fn new(claim: Box<Claim>, surroundings: StepHandles) -> Context {
         Context {
             claim,
             surroundings,
-            sent: Sent::default(),
+            sent: SentSignals::default(),
         }
     }
 
@@ -248,7 +248,7 @@ impl Context {
         }
     }
 
-    pub(super) fn sent(&self) -> &Sent {
+    pub(super) fn sent(&self) -> &SentSignals {
         &self.sent
     }
 

@@ -74,6 +74,6 @@ pub use new::{Id, Key, New};
 pub use outcome::{Outcome, Wait, sleep, wait_for};
 
 pub(crate) use cancel_flag::CancelFlag;
-pub(crate) use context::Surroundings;
+pub(crate) use context::StepHandles;
 pub(crate) use failure::{Trouble, panic_message, write_chain};
 pub(crate) use registered::{Decided, Registered, Registry};

@@ -5,8 +5,8 @@ use super::run_report::RunReport;
 use crate::client::{Awaited, Client};
 use crate::codec::Codec;
 use crate::engine::{
-    Cascader, Committer, Executor, Fault, Heartbeat, Moment, Node, Picker, Point, QueueSlots, Ran,
-    Reaper, Roles, Settings, Timers, assemble,
+    Cascader, ClaimEnd, Committer, Executor, Fault, Heartbeat, Node, Picker, Point, QueueSlots,
+    Reaper, Roles, Settings, StepPoint, Timers, assemble,
 };
 use crate::error::SetupError;
 use crate::machine::{Machine, Registered};
@@ -41,13 +41,13 @@ pub struct Harness {
     timers: Timers,
     cascader: Cascader,
     pickers: BTreeMap<String, Picker>,
-    watch: Watch,
+    watch: StepObserver,
     jumps_max: u32,
 }
 
 /// Observes every step of a harness, and holds the requested crashes.
 #[derive(Clone, Default)]
-struct Watch(Arc<Mutex<Watched>>);
+struct StepObserver(Arc<Mutex<Watched>>);
 
 #[derive(Default)]
 struct Watched {
@@ -255,7 +255,7 @@ impl Harness {
                     ran = self.executor.run(pick) => ran,
                     () = commit => unreachable!("the executor has an outbox"),
                 };
-                if ran == Ran::Crashed {
+                if ran == ClaimEnd::Crashed {
                     self.take_over().await;
                 }
                 let watched = self.watched();
@@ -383,7 +383,7 @@ impl HarnessBuilder {
             run_ahead: self.run_ahead,
             ..Settings::default()
         };
-        let watch = Watch::default();
+        let watch = StepObserver::default();
         watch.lock().steps_max = self.steps_max;
         let node = assemble(self.store?, settings, self.machines, Some(watch.fault()))?;
         let node = Arc::new(node);
@@ -406,7 +406,7 @@ impl HarnessBuilder {
     }
 }
 
-impl Watch {
+impl StepObserver {
     fn fault(&self) -> Fault {
         let watch = self.clone();
         Arc::new(move |moment| {
@@ -427,7 +427,7 @@ impl Watched {
     /// Counts an outcome, and answers whether the worker crashes here.
     ///
     /// The error names an instance that loops.
-    fn hear(&mut self, moment: &Moment<'_>) -> Result<bool, String> {
+    fn hear(&mut self, moment: &StepPoint<'_>) -> Result<bool, String> {
         if let (Point::AfterCommit, Some(outcome)) = (moment.point, moment.outcome) {
             self.tally.count(outcome);
             self.count_step(moment.claim)?;
@@ -468,7 +468,7 @@ impl Watched {
 }
 
 impl Crash {
-    fn is_at(&self, moment: &Moment<'_>) -> bool {
+    fn is_at(&self, moment: &StepPoint<'_>) -> bool {
         let is_meant = self.whose.as_ref().is_none_or(|(machine, step)| {
             *machine == moment.claim.machine && *step == moment.claim.step
         });

@@ -7,7 +7,7 @@ use super::call::{Activity, Call, Child, Parts, Plain};
 use super::children::ChildRef;
 use super::group::{All, Group};
 use super::replay::events::{CallKind, Failed};
-use super::replay::runtime::{Ask, ChildCall, Runtime};
+use super::replay::runtime::{Ask, ChildStart, Runtime};
 use super::select::{Choices, Select, Within};
 use super::waiting::Work;
 use super::{FlowError, FlowResult, Run, Workflow};
@@ -146,7 +146,7 @@ impl Flow {
         let parts = row.map(|row| Parts {
             kind,
             name: name.to_owned(),
-            ask: Ask::Child(Box::new(ChildCall::new(row, policy))),
+            ask: Ask::Child(Box::new(ChildStart::new(row, policy))),
             work: None,
         });
         Call::new(self, parts)

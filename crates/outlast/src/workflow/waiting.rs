@@ -22,12 +22,12 @@ use tokio::time::{Sleep, sleep};
 #[doc(hidden)]
 pub struct Work<'a> {
     /// `None` once it has ended.
-    code: Option<Code<'a>>,
+    code: Option<StepFuture<'a>>,
     /// When its time is up; set once it awaits something.
     limit: Option<Pin<Box<Sleep>>>,
 }
 
-type Code<'a> = Pin<Box<dyn Future<Output = Result<Json, Failed>> + Send + 'a>>;
+type StepFuture<'a> = Pin<Box<dyn Future<Output = Result<Json, Failed>> + Send + 'a>>;
 
 impl<'a> Work<'a> {
     /// Creates the work from a closure that starts the future.

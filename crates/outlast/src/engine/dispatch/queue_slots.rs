@@ -7,7 +7,7 @@
 //! The number of claims that wait for a slot follows the pace of the queue. It is bounded by what
 //! starts within a few claims' time, so that no claim waits here that another node could run.
 
-use crate::engine::stats::run_counters::Waits;
+use crate::engine::stats::run_counters::StartDelays;
 use crate::hub::Alarm;
 use crate::metrics;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) struct QueueSlots {
     /// How many first steps of claims have started since the start of the engine. It may wrap.
     started: AtomicUsize,
     /// How long those steps had waited, since the last flush.
-    pub(crate) waits: Waits,
+    pub(crate) waits: StartDelays,
     /// How many first steps start while one claim call is under way.
     pace: AtomicUsize,
     /// Whether to wake the picker when there is room.
@@ -63,7 +63,7 @@ impl QueueSlots {
             running: AtomicUsize::new(0),
             writing: AtomicUsize::new(0),
             started: AtomicUsize::new(0),
-            waits: Waits::default(),
+            waits: StartDelays::default(),
             pace: AtomicUsize::new(0),
             wants_more: AtomicBool::new(false),
             backlog: AtomicBool::new(false),

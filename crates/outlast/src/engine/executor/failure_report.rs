@@ -13,7 +13,7 @@ use tracing::Span;
 
 /// A failure in an attempt.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct AttemptFailure {
     pub(super) kind: &'static str,
     pub(super) error: String,
     /// Whether the engine wrote the text, so that it quotes nothing of the instance.
@@ -23,9 +23,9 @@ pub(super) struct Failed {
 /// All failures of an attempt, and what happens next.
 pub(super) struct Failures {
     /// The failure of the attempt itself.
-    own: Option<(Failed, Next)>,
+    own: Option<(AttemptFailure, Next)>,
     /// The failed steps that a workflow ran in it.
-    steps: Vec<(String, Failed)>,
+    steps: Vec<(String, AttemptFailure)>,
 }
 
 /// What happens next to an instance whose attempt failed: a word for the metric, and a text.
@@ -41,30 +41,30 @@ pub(super) enum Fate {
     Released,
 }
 
-impl Failed {
-    pub(super) fn new(kind: &'static str, error: String) -> Failed {
-        Failed {
+impl AttemptFailure {
+    pub(super) fn new(kind: &'static str, error: String) -> AttemptFailure {
+        AttemptFailure {
             kind,
             error,
             is_ours: false,
         }
     }
 
-    pub(super) fn of(failure: &Failure) -> Failed {
-        Failed::new(failure.kind(), failure.to_string())
+    pub(super) fn of(failure: &Failure) -> AttemptFailure {
+        AttemptFailure::new(failure.kind(), failure.to_string())
     }
 
     /// Creates a failure whose text the engine wrote.
-    pub(super) fn ours(kind: &'static str, error: String) -> Failed {
-        Failed {
+    pub(super) fn ours(kind: &'static str, error: String) -> AttemptFailure {
+        AttemptFailure {
             is_ours: true,
-            ..Failed::new(kind, error)
+            ..AttemptFailure::new(kind, error)
         }
     }
 
     /// Returns this failure with a second one that followed it.
-    pub(super) fn then(self, second: &Failed) -> Failed {
-        Failed {
+    pub(super) fn then(self, second: &AttemptFailure) -> AttemptFailure {
+        AttemptFailure {
             error: format!("{}; then {}", self.error, second.error),
             is_ours: self.is_ours && second.is_ours,
             ..self
@@ -76,14 +76,14 @@ impl Failures {
     /// Returns the failures of a decided attempt, if any.
     ///
     /// `failed` is the reason why the outcome is not the step's own.
-    pub(super) fn of(decided: &Decided, failed: Option<Failed>) -> Option<Box<Failures>> {
+    pub(super) fn of(decided: &Decided, failed: Option<AttemptFailure>) -> Option<Box<Failures>> {
         let own = failed.or_else(|| reported(&decided.outcome));
         let own = own.map(|failed| (failed, Next::of(&decided.outcome)));
         let mut steps = Vec::new();
         for event in &decided.events {
             if event.kind == EventKind::StepFailed {
                 let (kind, error) = failed_step(event);
-                steps.push((event.name.clone(), Failed::new(kind, error)));
+                steps.push((event.name.clone(), AttemptFailure::new(kind, error)));
             }
         }
         let is_any = own.is_some() || !steps.is_empty();
@@ -91,13 +91,13 @@ impl Failures {
     }
 
     /// Returns the failure of the attempt itself.
-    pub(super) fn into_own(self) -> Option<Failed> {
+    pub(super) fn into_own(self) -> Option<AttemptFailure> {
         self.own.map(|(failed, _)| failed)
     }
 }
 
 /// Returns the failure that an outcome itself reports: a job or a machine decided about it.
-fn reported(outcome: &Outcome) -> Option<Failed> {
+fn reported(outcome: &Outcome) -> Option<AttemptFailure> {
     #[cfg(outlast_mutants)]
     if outlast_core::mutant::is("failures-of-jobs-are-not-told") {
         return None;
@@ -105,11 +105,11 @@ fn reported(outcome: &Outcome) -> Option<Failed> {
     match outcome {
         Outcome::Retry {
             error: Some(error), ..
-        } if error.starts_with(BLOCKED) => Some(Failed::ours("replay", error.clone())),
+        } if error.starts_with(BLOCKED) => Some(AttemptFailure::ours("replay", error.clone())),
         Outcome::Retry {
             error: Some(error), ..
-        } => Some(Failed::new("error", error.clone())),
-        Outcome::Fail { reason, .. } => Some(Failed::new("error", reason.clone())),
+        } => Some(AttemptFailure::new("error", error.clone())),
+        Outcome::Fail { reason, .. } => Some(AttemptFailure::new("error", reason.clone())),
         Outcome::Retry { error: None, .. }
         | Outcome::Next { .. }
         | Outcome::Wait { .. }
@@ -195,7 +195,7 @@ impl Executor {
 
     /// Reports one failure. The log line repeats every field, because the span may be filtered
     /// out.
-    fn report_one(&self, claim: &Claim, step: &str, failed: &Failed, next: &Next) {
+    fn report_one(&self, claim: &Claim, step: &str, failed: &AttemptFailure, next: &Next) {
         let Next(word, next) = next;
         metrics::failed(claim.machine.clone(), step.to_owned(), failed.kind, word);
         let shows_text = failed.is_ours || self.node.shows_failures();

@@ -55,13 +55,13 @@ fn quarantine_after() -> i32 {
 pub(crate) struct Quarantine {
     /// How many steps this node runs at a time, in all queues.
     slots: usize,
-    group: Mutex<HashMap<ClaimRef, Member>>,
+    group: Mutex<HashMap<ClaimRef, QuarantinedClaim>>,
     /// How many quarantined instances are being given back.
     leaving: AtomicUsize,
 }
 
 /// A quarantined instance that runs here.
-struct Member {
+struct QuarantinedClaim {
     /// How many may run together with it, itself included.
     limit: usize,
     since: Instant,
@@ -100,7 +100,7 @@ impl Quarantine {
         if group.len() >= most {
             return None;
         }
-        let member = Member {
+        let member = QuarantinedClaim {
             limit,
             since: Instant::now(),
             lost: lost.clone(),
@@ -137,7 +137,7 @@ impl Quarantine {
         (jittered(pause), Leaving(&self.leaving))
     }
 
-    fn group(&self) -> MutexGuard<'_, HashMap<ClaimRef, Member>> {
+    fn group(&self) -> MutexGuard<'_, HashMap<ClaimRef, QuarantinedClaim>> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! The executor calls it. It never fails an instance that another node may be able to run.
 
-use super::failure_report::{Failed, Failures};
+use super::failure_report::{AttemptFailure, Failures};
 use super::unrunnable::Unrunnable;
 use super::user_code::Interrupted;
-use super::{Executor, Ran};
+use super::{ClaimEnd, Executor};
 use crate::codec::Unreadable;
 use crate::engine::claims::ClaimGuard;
 use crate::machine::{Context, Decided, Registered};
@@ -18,7 +18,7 @@ const UNANSWERED_PAUSE: Duration = Duration::from_secs(1);
 
 impl Executor {
     /// Leaves a step that this build does not know to a node with a newer build.
-    pub(super) async fn leave_unknown_step(&self, claim: &Claim, held: &ClaimGuard) -> Ran {
+    pub(super) async fn leave_unknown_step(&self, claim: &Claim, held: &ClaimGuard) -> ClaimEnd {
         let step = (claim.machine.clone(), claim.version, claim.step.clone());
         let met = self
             .obstacles
@@ -39,7 +39,7 @@ impl Executor {
                 error,
             };
             self.write(claim, Decided::of(retry)).await;
-            return Ran::Finished;
+            return ClaimEnd::Finished;
         }
         #[cfg(outlast_mutants)]
         let pause = match outlast_core::mutant::is("pause-of-an-unknown-step-does-not-grow") {
@@ -50,7 +50,7 @@ impl Executor {
     }
 
     /// Gives back a quarantined instance for which the group has no place.
-    pub(super) async fn leave_suspect(&self, claim: &Claim, held: &ClaimGuard) -> Ran {
+    pub(super) async fn leave_suspect(&self, claim: &Claim, held: &ClaimGuard) -> ClaimEnd {
         let (pause, _leaving) = self.suspects.leave();
         self.release(claim, held, pause, "suspect").await
     }
@@ -65,12 +65,12 @@ impl Executor {
         claim: Box<Claim>,
         unreadable: Unreadable,
         held: &ClaimGuard,
-    ) -> Ran {
+    ) -> ClaimEnd {
         if unreadable.error.may_pass() {
             return self.put_aside(&claim, &unreadable, held).await;
         }
         let reason = unreadable.to_string();
-        let failed = Failed::ours("unreadable", reason.clone());
+        let failed = AttemptFailure::ours("unreadable", reason.clone());
         let mut stop = Decided::of(Outcome::fail(reason));
         stop.record(machine, &claim);
         let failures = Failures::of(&stop, Some(failed));
@@ -79,7 +79,7 @@ impl Executor {
             .conclude(machine, claim, (written, failures), held)
             .await
         {
-            Ok(_) => Ran::Finished,
+            Ok(_) => ClaimEnd::Finished,
             Err(ran) => ran,
         }
     }
@@ -90,7 +90,7 @@ impl Executor {
         claim: &Claim,
         unreadable: &Unreadable,
         held: &ClaimGuard,
-    ) -> Ran {
+    ) -> ClaimEnd {
         let met = self.obstacles.meet(Unrunnable::of(&unreadable.error));
         if met.is_new {
             tracing::warn!(
@@ -107,7 +107,7 @@ impl Executor {
         by: Interrupted,
         cx: &Context,
         held: &ClaimGuard,
-    ) -> Ran {
+    ) -> ClaimEnd {
         match by {
             Interrupted::GraceOver => {
                 let claim = cx.claim();
@@ -138,7 +138,7 @@ impl Executor {
         held: &ClaimGuard,
         pause: Duration,
         reason: &'static str,
-    ) -> Ran {
+    ) -> ClaimEnd {
         metrics::released(reason);
         let release = Release {
             claim: claim.reference(),
@@ -152,14 +152,14 @@ impl Executor {
                 }
                 self.node.client.hub.publish(self.node.store(), hints);
                 match released.answers.first() {
-                    Some(ReleaseAnswer::Released) => Ran::Released,
+                    Some(ReleaseAnswer::Released) => ClaimEnd::Released,
                     Some(ReleaseAnswer::Lost) | None => self.lose(claim, held),
                 }
             }
             Err(error) => {
                 tracing::warn!(instance = %claim.id, %error, "could not give a claim back; trying again later");
                 held.forsake();
-                Ran::Released
+                ClaimEnd::Released
             }
         }
     }
@@ -169,14 +169,14 @@ impl Executor {
     /// The store may still show the instance as this worker's. A first attempt may have been
     /// written without an answer, with the claim kept. Or a server that took over has lost a
     /// commit. The next check of unknown claims gives it back, or no worker would run it.
-    pub(super) fn lose(&self, claim: &Claim, held: &ClaimGuard) -> Ran {
+    pub(super) fn lose(&self, claim: &Claim, held: &ClaimGuard) -> ClaimEnd {
         held.lost.cancel();
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("unseen-commit-loses-its-claim") {
-            return Ran::Lost;
+            return ClaimEnd::Lost;
         }
         held.forsake();
         self.node.client.wake(claim.queue.clone());
-        Ran::Lost
+        ClaimEnd::Lost
     }
 }

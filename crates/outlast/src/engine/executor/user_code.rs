@@ -3,8 +3,8 @@
 //! The executor calls it. User code never runs inside a transaction.
 
 use super::Executor;
-use super::failure_report::Failed;
-use crate::engine::claims::{ClaimGuard, Running};
+use super::failure_report::AttemptFailure;
+use crate::engine::claims::{ClaimGuard, RunningStep};
 use crate::machine::{Context, Decided, Failure, Registered, Trouble, panic_message};
 use crate::metrics;
 use crate::workflow::Session;
@@ -33,18 +33,18 @@ impl Executor {
         cx: &Context,
         held: &ClaimGuard,
         session: &mut Option<Box<Session>>,
-    ) -> Result<(Decided, Option<Failed>), Interrupted> {
+    ) -> Result<(Decided, Option<AttemptFailure>), Interrupted> {
         let code = machine.run(cx, session);
         match self.guarded(machine, step, cx, held, code).await? {
             Ok(decided) => Ok((decided, None)),
             Err(Trouble::Fatal(reason)) => {
-                let failed = Failed::new("fatal", reason.clone());
+                let failed = AttemptFailure::new("fatal", reason.clone());
                 Ok((Decided::of(Outcome::fail(reason)), Some(failed)))
             }
             // Serde quotes the state, which must not appear in any log.
             Err(Trouble::Undecodable(reason)) => {
                 let text = "its state does not decode; the error of the instance says why";
-                let failed = Failed::ours("fatal", text.into());
+                let failed = AttemptFailure::ours("fatal", text.into());
                 Ok((Decided::of(Outcome::fail(reason)), Some(failed)))
             }
             Err(Trouble::Store(error)) => {
@@ -69,15 +69,15 @@ impl Executor {
         failure: Failure,
         cx: &Context,
         held: &ClaimGuard,
-    ) -> Result<(Decided, Failed), Interrupted> {
-        let failed = Failed::of(&failure);
+    ) -> Result<(Decided, AttemptFailure), Interrupted> {
+        let failed = AttemptFailure::of(&failure);
         let code = machine.on_failure(failure, cx);
         let handled = self.guarded(machine, step, cx, held, code).await?;
         Ok(match handled {
             Ok(decided) => (decided, failed),
             Err(second) => {
                 let reason = format!("{}; then on_failure failed: {second}", failed.error);
-                let failed = Failed::new(failed.kind, reason.clone());
+                let failed = AttemptFailure::new(failed.kind, reason.clone());
                 (Decided::of(Outcome::fail(reason)), failed)
             }
         })
@@ -96,7 +96,7 @@ impl Executor {
         code: impl Future<Output = Result<Decided, Trouble>>,
     ) -> Result<Result<Decided, Trouble>, Interrupted> {
         held.lose_unless_covered();
-        let _running = held.run(Running {
+        let _running = held.run(RunningStep {
             claim: cx.claim().reference(),
             machine: machine.name,
             step,

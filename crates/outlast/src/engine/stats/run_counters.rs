@@ -101,11 +101,11 @@ fn following(machine: &Registered, step: &'static str, outcome: &Outcome) -> &'s
 
 /// How long the steps of one queue had waited when they started.
 #[derive(Debug, Default)]
-pub(crate) struct Waits {
+pub(crate) struct StartDelays {
     bins: [AtomicU64; DELAY_BINS],
 }
 
-impl Waits {
+impl StartDelays {
     /// Counts a start.
     pub(crate) fn started_after(&self, delay: Duration) {
         let bin = usize::from(Delays::bin_of(delay));

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 /// The data of `RunStarted`.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Started {
+pub(crate) struct RunStart {
     /// The seed of [`Flow::random`](super::Flow::random).
     pub(crate) seed: i64,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Scheduled {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<RetryPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) group: Option<Place>,
+    pub(crate) group: Option<GroupPosition>,
     /// Whether the code continued right after the start, for a child outside of groups. Older
     /// histories do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub(crate) struct Scheduled {
 
 /// The position of a call in its groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct GroupPosition {
     /// The calls of the groups, from the outermost to the innermost.
     pub(crate) path: Vec<i32>,
     /// How many calls the outermost group has.
@@ -63,9 +63,9 @@ pub(crate) struct Place {
     pub(crate) member: Option<usize>,
 }
 
-impl Place {
+impl GroupPosition {
     /// Returns whether the code makes the call at the recorded position.
-    pub(crate) fn fits(&self, recorded: &Place) -> bool {
+    pub(crate) fn fits(&self, recorded: &GroupPosition) -> bool {
         let is_same_member = recorded.member.is_none() || self.member == recorded.member;
         self.is_beside(recorded)
             && (&self.path, self.index) == (&recorded.path, recorded.index)
@@ -75,16 +75,16 @@ impl Place {
     /// Returns whether both are of the same group, with the same kind and size.
     ///
     /// The oldest histories do not mark selections.
-    pub(crate) fn is_beside(&self, other: &Place) -> bool {
-        let group = |it: &Place| (it.path.first().copied(), it.size);
-        let knows_kind = |it: &Place| it.select || it.member.is_some();
+    pub(crate) fn is_beside(&self, other: &GroupPosition) -> bool {
+        let group = |it: &GroupPosition| (it.path.first().copied(), it.size);
+        let knows_kind = |it: &GroupPosition| it.select || it.member.is_some();
         let is_same_kind = self.select == other.select || !knows_kind(self) || !knows_kind(other);
         group(self) == group(other) && is_same_kind
     }
 }
 
 /// For people: `number 2 of 3 in all, calls [1, 4]`.
-impl fmt::Display for Place {
+impl fmt::Display for GroupPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.select {
             true => CallKind::Selection,
@@ -150,7 +150,7 @@ impl fmt::Display for Outline {
 
 /// The data of `TimerScheduled`, `StepScheduled` and `SignalAwaited`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitData {
     /// How long a timer runs, from the event on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after_us: Option<i64>,
@@ -158,7 +158,7 @@ pub(crate) struct Waiting {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) process: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) group: Option<Place>,
+    pub(crate) group: Option<GroupPosition>,
 }
 
 /// The data of `StepCompleted`.

@@ -18,12 +18,12 @@ mod record;
 mod registration;
 
 pub(in crate::workflow) use calls::{
-    Answered, Ask, Call, ChildCall, NewCall, Wait, WaitCall, WaitKind,
+    Answered, Ask, AwaitedCalls, ChildStart, IssuedCall, NewCall, WaitCall, WaitKind,
 };
 
 use super::events::{CallKind, Failed, Marked, Mismatch, data, fnv};
 use crate::workflow::FlowError;
-use event_log::History;
+use event_log::EventLog;
 use outlast_core::limits::{self, HISTORY_LONG};
 use outlast_core::{ClosePolicy, EventKind, InstanceId, Json, NewEvent, SignalId, Timestamp};
 use smallvec::SmallVec;
@@ -56,15 +56,15 @@ impl Identity {
 pub(crate) struct Runtime {
     pub(crate) identity: Identity,
     /// All events of this run, including those that are not written yet.
-    pub(in crate::workflow) history: History,
+    pub(in crate::workflow) history: EventLog,
     /// The mismatch with which the history ends, if it does.
     pub(in crate::workflow) was_blocked_by: Option<Json>,
     /// The first event of each call in the stored history.
     first_of: HashMap<i32, usize>,
     /// The last call in the stored history.
     last_call: i32,
-    pub(in crate::workflow) calls: Vec<Call>,
-    pub(in crate::workflow) waits: Vec<Wait>,
+    pub(in crate::workflow) calls: Vec<IssuedCall>,
+    pub(in crate::workflow) waits: Vec<AwaitedCalls>,
     /// How many of the calls and waits have been compared with the history.
     compared_calls: usize,
     compared_waits: usize,
@@ -146,7 +146,7 @@ impl Runtime {
             last_call: first_of.keys().copied().max().unwrap_or(0),
             was_blocked_by: blocked_at_the_end(&history),
             identity,
-            history: History::stored(history),
+            history: EventLog::stored(history),
             first_of,
             calls: Vec::new(),
             waits: Vec::new(),
@@ -180,7 +180,7 @@ impl Runtime {
         }
     }
 
-    pub(in crate::workflow) fn call(&self, call: i32) -> &Call {
+    pub(in crate::workflow) fn call(&self, call: i32) -> &IssuedCall {
         &self.calls[index_of(call)]
     }
 
@@ -189,7 +189,7 @@ impl Runtime {
         call.is_some_and(|call| index_of(call) < self.calls.len())
     }
 
-    pub(in crate::workflow) fn call_mut(&mut self, call: i32) -> &mut Call {
+    pub(in crate::workflow) fn call_mut(&mut self, call: i32) -> &mut IssuedCall {
         &mut self.calls[index_of(call)]
     }
 
@@ -329,7 +329,7 @@ impl Runtime {
     }
 
     /// Returns the children in the history, in the order of their calls.
-    pub(in crate::workflow) fn children(&self) -> impl Iterator<Item = (i32, &Call)> {
+    pub(in crate::workflow) fn children(&self) -> impl Iterator<Item = (i32, &IssuedCall)> {
         let calls = self.calls.iter().enumerate();
         calls
             .map(|(index, call)| (index as i32 + 1, call))

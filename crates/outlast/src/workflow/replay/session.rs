@@ -38,13 +38,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Poll, Waker};
 
-type Code = Pin<Box<dyn Future<Output = Result<Json, FlowError>> + Send>>;
+type WorkflowFuture = Pin<Box<dyn Future<Output = Result<Json, FlowError>> + Send>>;
 
 /// A run of a workflow in memory.
 pub(crate) struct Session {
     flow: Flow,
     /// `None` once the code has ended.
-    code: Option<Code>,
+    code: Option<WorkflowFuture>,
     result: Option<Result<Json, FlowError>>,
     /// The input of the run, as it is stored.
     input: Json,
@@ -246,7 +246,7 @@ impl Session {
             let timers: Vec<i32> = timers.map(|(call, _)| call).collect();
             let now = runtime.moment();
             for call in timers {
-                let waiting = super::events::Waiting::default();
+                let waiting = super::events::WaitData::default();
                 let kind = EventKind::TimerCancelled;
                 runtime
                     .history

@@ -6,9 +6,9 @@
 use super::waits::GroupPlace;
 use crate::machine::Transition;
 use crate::workflow::replay::events::{
-    Ended, Failed, Marked, Mismatch, Reason, Resolved, Scheduled, Told, Waiting,
+    Ended, Failed, Marked, Mismatch, Reason, Resolved, Scheduled, Told, WaitData,
 };
-use crate::workflow::replay::events::{Place, data_of};
+use crate::workflow::replay::events::{GroupPosition, data_of};
 use outlast_core::{ClosePolicy, Event, EventKind, InstanceId, Timestamp};
 
 /// The readable facts of an event. A fact that is missing or unreadable is `None`.
@@ -46,7 +46,7 @@ impl EventDetail {
     /// Reads the data of an event.
     pub fn of(event: &Event) -> EventDetail {
         let data = &event.data;
-        let group = |place: Option<Place>| place.map(GroupPlace::from);
+        let group = |place: Option<GroupPosition>| place.map(GroupPlace::from);
         let none = EventDetail::default();
         match event.kind {
             EventKind::ActivityScheduled | EventKind::ChildScheduled => data_of::<Scheduled>(data)
@@ -57,7 +57,7 @@ impl EventDetail {
                     ..EventDetail::default()
                 }),
             EventKind::TimerScheduled | EventKind::StepScheduled | EventKind::SignalAwaited => {
-                data_of::<Waiting>(data).map_or(none, |it| EventDetail {
+                data_of::<WaitData>(data).map_or(none, |it| EventDetail {
                     deadline: it
                         .after_us
                         .map(|us| Timestamp(event.at.0.saturating_add(us))),

@@ -92,7 +92,7 @@ impl Client {
     async fn see(&self, instance: &Instance, calls: &mut [ChildCall]) -> Result<()> {
         let open = calls.iter().filter(|it| !it.is_recorded);
         let rounds: BTreeSet<i32> = open.map(|it| it.place.0).collect();
-        let mut seen: HashMap<(i32, i32), Seen> = HashMap::new();
+        let mut seen: HashMap<(i32, i32), ChildStatus> = HashMap::new();
         let mut pages = 0;
         for round in rounds {
             let mut after = None;
@@ -101,7 +101,7 @@ impl Client {
                 pages += 1;
                 after = page.last().map(|child| child.id);
                 let is_last = !page.more;
-                seen.extend(page.rows.iter().map(Seen::of));
+                seen.extend(page.rows.iter().map(ChildStatus::of));
                 if is_last {
                     break;
                 }
@@ -118,16 +118,16 @@ impl Client {
 }
 
 /// The status of a child. State and result are not kept: those of many children may be large.
-struct Seen {
+struct ChildStatus {
     id: InstanceId,
     run: i32,
     status: Status,
     ended_at: Option<Timestamp>,
 }
 
-impl Seen {
-    fn of(child: &Child) -> ((i32, i32), Seen) {
-        let seen = Seen {
+impl ChildStatus {
+    fn of(child: &Child) -> ((i32, i32), ChildStatus) {
+        let seen = ChildStatus {
             id: child.id,
             run: child.run,
             status: child.status,

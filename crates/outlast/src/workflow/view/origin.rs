@@ -51,7 +51,7 @@ impl Client {
 }
 
 /// The round of a parent that started a child, and the child's position there.
-type Place = (i32, i32);
+type ChildPosition = (i32, i32);
 
 /// Finds the calls of a workflow by the places of their children. Pages are kept for the next
 /// search.
@@ -59,7 +59,7 @@ pub(in crate::workflow) struct Calls<'a> {
     client: &'a Client,
     id: InstanceId,
     runs: Vec<RunSummary>,
-    pages: HashMap<(i32, i32), Vec<(Place, Origin)>>,
+    pages: HashMap<(i32, i32), Vec<(ChildPosition, Origin)>>,
 }
 
 impl<'a> Calls<'a> {
@@ -78,7 +78,10 @@ impl<'a> Calls<'a> {
     }
 
     /// Finds the call in all runs. Rounds are counted over all runs, so only one run can have it.
-    pub(in crate::workflow) async fn find(&mut self, place: Place) -> Result<Option<Origin>> {
+    pub(in crate::workflow) async fn find(
+        &mut self,
+        place: ChildPosition,
+    ) -> Result<Option<Origin>> {
         let runs: Vec<(i32, i32)> = self.runs.iter().map(|it| (it.run, it.events)).collect();
         for (run, events) in runs.into_iter().rev() {
             if let Some(found) = self.find_in(run, events, place).await? {
@@ -92,7 +95,12 @@ impl<'a> Calls<'a> {
     ///
     /// Places grow along a history: rounds begin one after another, and positions follow the order
     /// of the calls. Pages that schedule no child are skipped.
-    async fn find_in(&mut self, run: i32, events: i32, place: Place) -> Result<Option<Origin>> {
+    async fn find_in(
+        &mut self,
+        run: i32,
+        events: i32,
+        place: ChildPosition,
+    ) -> Result<Option<Origin>> {
         let (mut low, mut high) = (0, (events + PAGE - 1) / PAGE);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -116,7 +124,7 @@ impl<'a> Calls<'a> {
         run: i32,
         page: i32,
         end: i32,
-    ) -> Result<Option<(i32, &[(Place, Origin)])>> {
+    ) -> Result<Option<(i32, &[(ChildPosition, Origin)])>> {
         for page in page..end {
             if !self.pages.contains_key(&(run, page)) {
                 if self.pages.len() == PAGES_MAX {
@@ -132,7 +140,7 @@ impl<'a> Calls<'a> {
         Ok(None)
     }
 
-    async fn read(&self, run: i32, page: i32) -> Result<Vec<(Place, Origin)>> {
+    async fn read(&self, run: i32, page: i32) -> Result<Vec<(ChildPosition, Origin)>> {
         let end = (page + 1) * PAGE;
         let mut found = Vec::new();
         let mut after = page * PAGE;
@@ -154,7 +162,7 @@ impl<'a> Calls<'a> {
 }
 
 /// Returns what an event schedules, and its place.
-fn scheduled(event: &Event) -> Option<(Place, Origin)> {
+fn scheduled(event: &Event) -> Option<(ChildPosition, Origin)> {
     if !matches!(
         event.kind,
         EventKind::ActivityScheduled | EventKind::ChildScheduled

@@ -6,7 +6,7 @@
 mod groups;
 
 use crate::workflow::replay::events::{
-    Ended, Mismatch, Place, Reason, Scheduled, Waiting, data_of,
+    Ended, GroupPosition, Mismatch, Reason, Scheduled, WaitData, data_of,
 };
 pub use groups::{GroupWait, WindowWait};
 use groups::{Uncounted, groups, members_of};
@@ -284,8 +284,8 @@ pub struct GroupPlace {
     pub members: Option<&'static str>,
 }
 
-impl From<Place> for GroupPlace {
-    fn from(place: Place) -> GroupPlace {
+impl From<GroupPosition> for GroupPlace {
+    fn from(place: GroupPosition) -> GroupPlace {
         GroupPlace {
             path: place.path,
             size: place.size,
@@ -388,7 +388,7 @@ pub fn open_waits(events: &[Event]) -> Vec<OpenWait> {
 }
 
 fn wait(kind: &'static str, call: i32, event: &Event) -> OpenWait {
-    let waiting: Waiting = data_of(&event.data).unwrap_or_default();
+    let waiting: WaitData = data_of(&event.data).unwrap_or_default();
     OpenWait {
         kind,
         call,

@@ -7,7 +7,7 @@ use crate::support::through::{Break, Through};
 use crate::support::{LONG, eventually, insert, on_both_stores};
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use outlast::metrics::{ALL, Kind, SLOTS_BUSY};
+use outlast::metrics::{ALL, MetricType, SLOTS_BUSY};
 use outlast::prelude::*;
 use outlast::trace::Propagator;
 use outlast::{EngineBuilder, ListRequest, NewInstance};
@@ -230,9 +230,9 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
     .await;
     for (name, kind, _) in ALL {
         let expected = match kind {
-            Kind::Counter => MetricKind::Counter,
-            Kind::Gauge => MetricKind::Gauge,
-            Kind::Histogram => MetricKind::Histogram,
+            MetricType::Counter => MetricKind::Counter,
+            MetricType::Gauge => MetricKind::Gauge,
+            MetricType::Histogram => MetricKind::Histogram,
         };
         assert_eq!(seen.kinds[name], expected, "{name}");
     }
@@ -301,9 +301,9 @@ fn the_table_in_the_docs_has_every_metric_in_its_order_and_no_other() {
         .collect();
     let all = ALL.map(|(name, kind, _)| {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram => "histogram",
         };
         (name.to_owned(), kind.to_owned())
     });

@@ -2,12 +2,12 @@
 //!
 //! The session calls it. It changes the run in memory only.
 
-use super::calls::{Answered, End, WaitKind};
+use super::calls::{Answered, CallEnd, WaitKind};
 use super::{MayRun, Runtime, index_of};
 use crate::workflow::FlowErrorKind;
 use crate::workflow::replay::events::{
-    CallKind, Completed, Consumed, Ended, Failed, Outline, Reason, Resolved, Scheduled, Started,
-    Told, Waiting, data, event, failure_kind,
+    CallKind, Completed, Consumed, Ended, Failed, Outline, Reason, Resolved, RunStart, Scheduled,
+    Told, WaitData, data, event, failure_kind,
 };
 use outlast_core::{EventKind, Invalid, Json, NewEvent, Timestamp};
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ impl Runtime {
         };
         self.now = event.at.map_or(self.now, |at| self.now.max(at));
         if event.kind == EventKind::RunStarted {
-            let Started { seed } = data(event)?;
+            let RunStart { seed } = data(event)?;
             self.seed = seed;
             return Ok(false);
         }
@@ -88,7 +88,7 @@ impl Runtime {
                 Ok(false)
             }
             EventKind::StepScheduled | EventKind::SignalAwaited | EventKind::TimerScheduled => {
-                let waiting: Waiting = data(event)?;
+                let waiting: WaitData = data(event)?;
                 let due = waiting.after_us.zip(event.at);
                 let it = self.call_mut(call);
                 it.is_recorded = true;
@@ -182,7 +182,7 @@ impl Runtime {
         if it.end.is_some() {
             return false;
         }
-        it.end = Some(End {
+        it.end = Some(CallEnd {
             event: event as u32,
             kind,
             answer,

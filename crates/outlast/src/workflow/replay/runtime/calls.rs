@@ -2,7 +2,7 @@
 
 use crate::machine::RetryPolicy;
 use crate::workflow::FlowErrorKind;
-use crate::workflow::replay::events::{CallKind, Ended, Failed, Outline, Place, Resolved};
+use crate::workflow::replay::events::{CallKind, Ended, Failed, GroupPosition, Outline, Resolved};
 use outlast_core::{EventKind, InstanceId, Json, NewInstance, Timestamp};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::time::Duration;
 ///
 /// A run may have thousands of them, and thousands of runs may be in memory. So the fields of
 /// children are boxed apart.
-pub(in crate::workflow) struct Call {
+pub(in crate::workflow) struct IssuedCall {
     pub(in crate::workflow) kind: CallKind,
     /// Whether the history has it.
     pub(in crate::workflow) is_recorded: bool,
@@ -20,13 +20,13 @@ pub(in crate::workflow) struct Call {
     pub(in crate::workflow) wait: u32,
     pub(in crate::workflow) name: String,
     pub(in crate::workflow) ask: Ask,
-    pub(in crate::workflow) place: Option<Box<Place>>,
+    pub(in crate::workflow) place: Option<Box<GroupPosition>>,
     /// When a timer is due, once that is known.
     pub(in crate::workflow) due: Option<Timestamp>,
-    pub(in crate::workflow) end: Option<End>,
+    pub(in crate::workflow) end: Option<CallEnd>,
 }
 
-impl Call {
+impl IssuedCall {
     /// Returns what is known of a child; empty for other calls.
     pub(in crate::workflow) fn link(&self) -> &Link {
         match &self.ask {
@@ -52,15 +52,15 @@ impl Call {
 }
 
 /// A child to start.
-pub(in crate::workflow) struct ChildCall {
+pub(in crate::workflow) struct ChildStart {
     pub(in crate::workflow) row: NewInstance,
     pub(in crate::workflow) policy: Option<RetryPolicy>,
     pub(in crate::workflow) link: Link,
 }
 
-impl ChildCall {
-    pub(in crate::workflow) fn new(row: NewInstance, policy: Option<RetryPolicy>) -> ChildCall {
-        ChildCall {
+impl ChildStart {
+    pub(in crate::workflow) fn new(row: NewInstance, policy: Option<RetryPolicy>) -> ChildStart {
+        ChildStart {
             row,
             policy,
             link: Link::NONE,
@@ -97,7 +97,7 @@ impl Link {
 }
 
 /// How a call ended.
-pub(in crate::workflow) struct End {
+pub(in crate::workflow) struct CallEnd {
     /// The index of the event that ended it, and its kind.
     pub(in crate::workflow) event: u32,
     pub(in crate::workflow) kind: EventKind,
@@ -126,7 +126,7 @@ impl Answered {
 pub(in crate::workflow) enum Ask {
     /// Run code here.
     Work,
-    Child(Box<ChildCall>),
+    Child(Box<ChildStart>),
     Timer(Duration),
     Signal,
     /// Nothing: a group, which only has members.
@@ -134,7 +134,7 @@ pub(in crate::workflow) enum Ask {
 }
 
 /// Calls that the code awaits as one.
-pub(in crate::workflow) struct Wait {
+pub(in crate::workflow) struct AwaitedCalls {
     pub(in crate::workflow) kind: WaitKind,
     /// How many of its calls have not ended.
     pub(in crate::workflow) open: u32,
@@ -152,7 +152,7 @@ pub(in crate::workflow) struct Combinator {
     /// The index of the first call of each member of a selection; a group is one member.
     pub(in crate::workflow) members: Vec<usize>,
     /// The progress of each member of a selection.
-    pub(in crate::workflow) standing: Vec<Member>,
+    pub(in crate::workflow) standing: Vec<SelectionMember>,
     pub(in crate::workflow) window: Option<u32>,
     /// The calls, by index, that are cancelled if they still run when it is decided.
     pub(in crate::workflow) cancelled: Vec<Range<usize>>,
@@ -162,7 +162,7 @@ pub(in crate::workflow) struct Combinator {
 }
 
 /// The progress of a member of a selection.
-pub(in crate::workflow) struct Member {
+pub(in crate::workflow) struct SelectionMember {
     /// How many of its calls have not ended.
     pub(in crate::workflow) open: u32,
     /// The index of the event that decided it, and the failed call if there is one.
@@ -186,7 +186,7 @@ impl Combinator {
     }
 }
 
-impl Wait {
+impl AwaitedCalls {
     /// Returns the calls of each member.
     pub(in crate::workflow) fn members(&self) -> impl Iterator<Item = &[i32]> {
         let begins = match self.combinator.as_ref().map(|it| &it.members[..]) {

@@ -7,7 +7,7 @@
 use super::calls::{Ask, WaitKind};
 use super::{Identity, Runtime, describe_call};
 use crate::workflow::replay::events::{
-    self, CallKind, Mismatch, Outline, Place, Scheduled, Waiting, data, is_digest_of,
+    self, CallKind, GroupPosition, Mismatch, Outline, Scheduled, WaitData, data, is_digest_of,
 };
 use outlast_core::{EventKind, Invalid, NewEvent};
 use std::fmt;
@@ -328,7 +328,7 @@ fn is_same_call(kind: CallKind, name: &str, event: &NewEvent) -> bool {
 /// What the first event of a call says about it.
 enum Recorded {
     Child(Box<Scheduled>),
-    Waiting(Waiting),
+    Waiting(WaitData),
     /// The call was answered at once, or is a group.
     Other,
 }
@@ -410,7 +410,7 @@ impl Recorded {
 #[derive(Clone, Copy)]
 enum Setting<'a> {
     /// In a group or a selection.
-    In(&'a Place),
+    In(&'a GroupPosition),
     /// Alone. For a child it is unknown whether it was awaited.
     Alone,
     /// Alone, and awaited.
@@ -420,7 +420,7 @@ enum Setting<'a> {
 }
 
 impl Setting<'_> {
-    fn of(kind: WaitKind, place: Option<&Place>) -> Setting<'_> {
+    fn of(kind: WaitKind, place: Option<&GroupPosition>) -> Setting<'_> {
         match (place, kind) {
             (Some(place), _) => Setting::In(place),
             (None, WaitKind::Launch) => Setting::Launched,

@@ -7,7 +7,7 @@ use outlast_core::{NewEvent, Timestamp};
 use std::collections::VecDeque;
 
 /// The history of a run.
-pub(in crate::workflow) struct History {
+pub(in crate::workflow) struct EventLog {
     /// Events that the code does not know or that are not written, except those being written.
     events: VecDeque<NewEvent>,
     /// How many events came before these.
@@ -20,10 +20,10 @@ pub(in crate::workflow) struct History {
     bytes: usize,
 }
 
-impl History {
+impl EventLog {
     /// Creates a stored history of which the code knows nothing yet.
-    pub(super) fn stored(events: Vec<NewEvent>) -> History {
-        History {
+    pub(super) fn stored(events: Vec<NewEvent>) -> EventLog {
+        EventLog {
             forgotten: 0,
             known: 0,
             written: events.len(),
@@ -91,8 +91,8 @@ impl History {
 
     /// Takes all unwritten events out, to be written.
     ///
-    /// They come back with [`wrote`](History::wrote) or with
-    /// [`did_not_write`](History::did_not_write).
+    /// They come back with [`wrote`](EventLog::wrote) or with
+    /// [`did_not_write`](EventLog::did_not_write).
     pub(in crate::workflow) fn take_unwritten(&mut self) -> Vec<NewEvent> {
         let unwritten = self.events.drain(self.written - self.forgotten..);
         let mut events = Vec::with_capacity(unwritten.len());
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_was_not_written_and_the_code_has_not_heard_of_does_not_count() {
-        let mut history = History::stored(vec![timer("a", Some(1)), timer("b", Some(2))]);
+        let mut history = EventLog::stored(vec![timer("a", Some(1)), timer("b", Some(2))]);
         history.note_known();
         history.note_known();
         let before = history.bytes();
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_the_code_knows_and_is_written_is_only_counted() {
-        let mut history = History::stored(vec![timer("a", Some(1)), timer("b", Some(2))]);
+        let mut history = EventLog::stored(vec![timer("a", Some(1)), timer("b", Some(2))]);
         assert_eq!(history.next().map(|it| it.name.as_str()), Some("a"));
         history.note_known();
         assert!(history.get(0).is_none());
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn time_goes_on_with_what_the_code_knows_of_what_is_written() {
-        let mut history = History::stored(Vec::new());
+        let mut history = EventLog::stored(Vec::new());
         history.push(timer("known", None));
         history.note_known();
         assert!(history.is_ahead());

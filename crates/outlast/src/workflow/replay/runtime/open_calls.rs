@@ -1,6 +1,6 @@
 //! The calls that the code waits for now.
 
-use super::calls::{Call, WaitKind};
+use super::calls::{IssuedCall, WaitKind};
 use super::{MayRun, Runtime};
 use outlast_core::NewEvent;
 use std::collections::{BTreeMap, HashMap};
@@ -56,7 +56,7 @@ impl Runtime {
     }
 
     /// Returns the calls that the code waits for.
-    pub(in crate::workflow) fn open(&self) -> impl Iterator<Item = (i32, &Call)> {
+    pub(in crate::workflow) fn open(&self) -> impl Iterator<Item = (i32, &IssuedCall)> {
         self.waiting().flat_map(|wait| self.open_leaves(wait))
     }
 
@@ -80,7 +80,7 @@ impl Runtime {
 
     /// Returns how many awaited children are still to be started.
     pub(in crate::workflow) fn calls_to_start(&self) -> usize {
-        let new = |it: &Call| it.kind.is_child() && !it.is_recorded;
+        let new = |it: &IssuedCall| it.kind.is_child() && !it.is_recorded;
         self.open().filter(|(_, it)| new(it)).count()
     }
 
@@ -96,7 +96,7 @@ impl Runtime {
     pub(in crate::workflow) fn open_leaves(
         &self,
         wait: usize,
-    ) -> impl Iterator<Item = (i32, &Call)> {
+    ) -> impl Iterator<Item = (i32, &IssuedCall)> {
         let leaves = self.waits[wait].leaves.iter();
         leaves
             .map(|call| (*call, self.call(*call)))

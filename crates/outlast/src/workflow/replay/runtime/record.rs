@@ -4,7 +4,7 @@ use super::Runtime;
 use super::calls::{Answered, Ask, WaitKind};
 use crate::machine::RetryPolicy;
 use crate::workflow::replay::events::{
-    CallKind, Completed, Marked, Reason, Scheduled, Told, Waiting, digest, event, process,
+    CallKind, Completed, Marked, Reason, Scheduled, Told, WaitData, digest, event, process,
 };
 use outlast_core::{EventKind, Json, NewEvent, NewInstance, Timestamp};
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ impl Runtime {
         new.dedup_by_key(|(number, ..)| *number);
         for (number, kind, after_us) in new {
             let call = self.call(number);
-            let waiting = Waiting {
+            let waiting = WaitData {
                 after_us,
                 process: after_us.map(|_| process()),
                 group: call.place.as_deref().cloned(),

@@ -2,9 +2,11 @@
 //! history afterwards.
 
 use super::Runtime;
-use super::calls::{Ask, Call, Combinator, Member, NewCall, Wait, WaitCall, WaitKind};
+use super::calls::{
+    Ask, AwaitedCalls, Combinator, IssuedCall, NewCall, SelectionMember, WaitCall, WaitKind,
+};
 use crate::workflow::group::WaitPlan;
-use crate::workflow::replay::events::{CallKind, Place};
+use crate::workflow::replay::events::{CallKind, GroupPosition};
 use smallvec::SmallVec;
 
 impl Runtime {
@@ -30,7 +32,7 @@ impl Runtime {
         for (index, leaf) in spread.leaves.into_iter().enumerate() {
             leaves.push(match leaf {
                 WaitCall::New(call) => {
-                    let place = (!groups.is_empty()).then(|| Place {
+                    let place = (!groups.is_empty()).then(|| GroupPosition {
                         path: call.groups.iter().map(|&group| groups[group]).collect(),
                         size,
                         index,
@@ -66,7 +68,7 @@ impl Runtime {
             groups: groups.len(),
             resolved: None,
         });
-        let mut it = Wait {
+        let mut it = AwaitedCalls {
             kind,
             first_bad: bad.map(|(_, leaf, _)| leaf),
             open: (size - ends.count()) as u32,
@@ -86,7 +88,7 @@ impl Runtime {
     /// Returns the progress of a member of a selection.
     ///
     /// Children that were started before may already have ended.
-    fn standing(&self, leaves: &[i32]) -> Member {
+    fn standing(&self, leaves: &[i32]) -> SelectionMember {
         let ends = leaves.iter().filter_map(|leaf| {
             let end = self.call(*leaf).end.as_ref()?;
             Some((end.event, end.answer.is_bad().then_some(*leaf)))
@@ -95,7 +97,7 @@ impl Runtime {
         let open = leaves.len() - ends.clone().count();
         let last = ends.map(|(event, _)| event).max().unwrap_or(0);
         let well = (open == 0).then_some((last, None));
-        Member {
+        SelectionMember {
             open: open as u32,
             decided: bad.or(well),
         }
@@ -116,9 +118,14 @@ impl Runtime {
         calls
     }
 
-    fn register_call(&mut self, wait: usize, leaf: NewCall, place: Option<Box<Place>>) -> i32 {
+    fn register_call(
+        &mut self,
+        wait: usize,
+        leaf: NewCall,
+        place: Option<Box<GroupPosition>>,
+    ) -> i32 {
         let call = i32::try_from(self.calls.len() + 1).unwrap_or(i32::MAX);
-        self.calls.push(Call {
+        self.calls.push(IssuedCall {
             kind: leaf.kind,
             is_recorded: false,
             wait: wait as u32,

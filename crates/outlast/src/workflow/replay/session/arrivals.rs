@@ -40,7 +40,7 @@ impl Session {
                 What::Event(event) => self.tell(event),
                 What::Timer => {
                     if self.is_waited_for(arrival.call) {
-                        let waiting = super::super::events::Waiting::default();
+                        let waiting = super::super::events::WaitData::default();
                         let (kind, call) = (EventKind::TimerFired, Some(arrival.call));
                         self.tell(event(kind, call, "", &waiting, Some(arrival.at)));
                     }

@@ -72,7 +72,7 @@ impl NextAction {
         let has_work = runtime
             .open()
             .any(|(_, call)| matches!(call.ask, Ask::Work));
-        let timers = Timers::of(runtime);
+        let timers = AwaitedTimers::of(runtime);
         let mut to_start = runtime.waiting().filter(|wait| runtime.is_to_start(*wait));
         if let Some(wait) = to_start.next() {
             let is_launch = runtime.waits[wait].kind == WaitKind::Launch;
@@ -115,16 +115,16 @@ fn has_unseen_children(runtime: &Runtime) -> bool {
 }
 
 /// The timers that the code waits for.
-struct Timers {
+struct AwaitedTimers {
     /// When the first recorded timer is due.
     first: Option<Timestamp>,
     any_begun: bool,
     any_new: bool,
 }
 
-impl Timers {
-    fn of(runtime: &Runtime) -> Timers {
-        let mut timers = Timers {
+impl AwaitedTimers {
+    fn of(runtime: &Runtime) -> AwaitedTimers {
+        let mut timers = AwaitedTimers {
             first: None,
             any_begun: false,
             any_new: false,

@@ -97,7 +97,7 @@ fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
     let mut sets = Vec::new();
     for wait in runtime.waiting() {
         let round = started.filter(|(it, _)| *it == wait);
-        let mut starting = Starting::of(round.map(|(_, round)| round));
+        let mut starting = RoundMembers::of(round.map(|(_, round)| round));
         // The first member of a selection decides, and each member waits for all of its calls. A
         // group is one member.
         for leaves in runtime.waits[wait].members() {
@@ -127,7 +127,7 @@ fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<
     let mut members = runtime.waits[wait].members();
     let leaves = members.next().filter(|_| members.next().is_none())?;
     let round = started.filter(|(it, _)| *it == wait);
-    let mut starting = Starting::of(round.map(|(_, round)| round));
+    let mut starting = RoundMembers::of(round.map(|(_, round)| round));
     let Wakes {
         mut names,
         latest,
@@ -162,14 +162,14 @@ fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<
 }
 
 /// The children of a wait that the parking commit starts: their round, and how many were counted.
-struct Starting {
+struct RoundMembers {
     round: Option<i32>,
     met: i32,
 }
 
-impl Starting {
-    fn of(round: Option<i32>) -> Starting {
-        Starting { round, met: 0 }
+impl RoundMembers {
+    fn of(round: Option<i32>) -> RoundMembers {
+        RoundMembers { round, met: 0 }
     }
 
     /// Returns the round and position that the next of them will have.
@@ -185,17 +185,17 @@ impl Starting {
 struct Wakes {
     names: Vec<String>,
     /// The latest timer.
-    latest: Option<Moment>,
+    latest: Option<DueTime>,
     part: Option<Part>,
     /// Whether this covers everything that is open of the member.
     is_whole: bool,
 }
 
 impl Wakes {
-    fn of(runtime: &Runtime, leaves: &[i32], starting: &mut Starting) -> Wakes {
+    fn of(runtime: &Runtime, leaves: &[i32], starting: &mut RoundMembers) -> Wakes {
         let mut names = Vec::new();
         let mut part = Part::default();
-        let mut latest: Option<Moment> = None;
+        let mut latest: Option<DueTime> = None;
         let mut is_whole = true;
         let mut seen = HashSet::new();
         for leaf in leaves {
@@ -228,7 +228,7 @@ impl Wakes {
     ///
     /// While other calls are open, the timers of a group need not wake it: the group is not
     /// complete.
-    fn due(&self) -> Option<Moment> {
+    fn due(&self) -> Option<DueTime> {
         self.latest
             .filter(|_| self.part.is_none() && self.names.is_empty())
     }
@@ -366,16 +366,16 @@ fn has_some(ranges: &[ChildRange], round: i32, (first, last): (i32, i32)) -> boo
 }
 
 /// A time, if it is known, and its distance from the start of the timer.
-type Moment = (Option<Timestamp>, Duration);
+type DueTime = (Option<Timestamp>, Duration);
 
-fn due(moment: Moment) -> Due {
+fn due(moment: DueTime) -> Due {
     match moment {
         (Some(at), _) => Due::At(at),
         (None, after) => Due::After(after),
     }
 }
 
-fn later(a: Option<Moment>, b: Moment) -> Option<Moment> {
+fn later(a: Option<DueTime>, b: DueTime) -> Option<DueTime> {
     a.into_iter()
         .chain([b])
         .max_by_key(|(at, after)| (at.is_none(), *at, *after))

@@ -4,10 +4,10 @@
 //! never runs code against a history that it cannot read completely.
 
 use super::mismatch::blocked;
-use super::{Code, Session};
+use super::{Session, WorkflowFuture};
 use crate::machine::{Context, Decided, Trouble};
 use crate::workflow::flow::Flow;
-use crate::workflow::replay::events::{Consumed, Mismatch, Started, data, event};
+use crate::workflow::replay::events::{Consumed, Mismatch, RunStart, data, event};
 use crate::workflow::replay::runtime::{Identity, Runtime, blocked_at_the_end};
 use crate::workflow::{FlowError, Workflow};
 use outlast_core::limits::HISTORY_PAGE_MAX;
@@ -75,7 +75,7 @@ impl Session {
         input: W::Input,
     ) -> Session {
         let handed = flow.clone();
-        let code: Code = Box::pin(async move {
+        let code: WorkflowFuture = Box::pin(async move {
             let output = workflow.run(handed, input).await?;
             Json::of(&output).map_err(|invalid| FlowError::invalid(invalid.within("output")))
         });
@@ -109,7 +109,7 @@ impl Session {
         let kind = EventKind::RunStarted;
         runtime
             .history
-            .push(event(kind, None, "", &Started { seed }, Some(now)));
+            .push(event(kind, None, "", &RunStart { seed }, Some(now)));
         Ok(())
     }
 
