@@ -28,13 +28,13 @@ static HUBS: Mutex<Option<HashMap<String, Weak<Hub>>>> = Mutex::new(None);
 /// Notifies alarms and watchers of rows that may be worth a look.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
-    ears: Mutex<Ears>,
+    listeners: Mutex<Listeners>,
     outbox: Mutex<HintOutbox>,
     sent: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Ears {
+struct Listeners {
     queues: HashMap<String, Vec<Weak<Alarm>>>,
     timers: Vec<Weak<Alarm>>,
     cascades: Vec<Weak<Alarm>>,
@@ -42,13 +42,13 @@ struct Ears {
     runners: Vec<Weak<Node>>,
     watchers: HashMap<InstanceId, Vec<Weak<Watcher>>>,
     /// Instances that run in this process: it will report how they continue.
-    in_hand: HashMap<InstanceId, Known>,
+    local_runs: HashMap<InstanceId, LocalInstance>,
     fast_paths: Vec<Weak<FastPath>>,
 }
 
 /// What is known of an instance that runs here, without a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct LocalInstance {
     pub(crate) machine: String,
     pub(crate) revision: Revision,
 }
@@ -76,8 +76,8 @@ impl Hub {
     /// Returns an alarm that rings for this queue.
     pub(crate) fn queue_alarm(&self, queue: &str) -> Arc<Alarm> {
         let alarm = Arc::new(Alarm::default());
-        let mut ears = lock(&self.ears);
-        let alarms = ears.queues.entry(queue.to_owned()).or_default();
+        let mut listeners = lock(&self.listeners);
+        let alarms = listeners.queues.entry(queue.to_owned()).or_default();
         alarms.retain(|alarm| alarm.strong_count() > 0);
         alarms.push(Arc::downgrade(&alarm));
         alarm
@@ -86,34 +86,35 @@ impl Hub {
     /// Returns an alarm that rings for deadlines of waits.
     pub(crate) fn timer_alarm(&self) -> Arc<Alarm> {
         let alarm = Arc::new(Alarm::default());
-        let mut ears = lock(&self.ears);
-        ears.timers.retain(|alarm| alarm.strong_count() > 0);
-        ears.timers.push(Arc::downgrade(&alarm));
+        let mut listeners = lock(&self.listeners);
+        listeners.timers.retain(|alarm| alarm.strong_count() > 0);
+        listeners.timers.push(Arc::downgrade(&alarm));
         alarm
     }
 
     /// Returns an alarm that rings when there is a cascade to run.
     pub(crate) fn cascade_alarm(&self) -> Arc<Alarm> {
         let alarm = Arc::new(Alarm::default());
-        let mut ears = lock(&self.ears);
-        ears.cascades.retain(|alarm| alarm.strong_count() > 0);
-        ears.cascades.push(Arc::downgrade(&alarm));
+        let mut listeners = lock(&self.listeners);
+        listeners.cascades.retain(|alarm| alarm.strong_count() > 0);
+        listeners.cascades.push(Arc::downgrade(&alarm));
         alarm
     }
 
     /// Registers a node: while it lives, it is notified of cancels of the instances it may run.
     pub(crate) fn notify_cancels(&self, node: &Arc<Node>) {
-        let mut ears = lock(&self.ears);
-        ears.runners.retain(|node| node.strong_count() > 0);
-        ears.runners.push(Arc::downgrade(node));
+        let mut listeners = lock(&self.listeners);
+        listeners.runners.retain(|node| node.strong_count() > 0);
+        listeners.runners.push(Arc::downgrade(node));
     }
 
     /// Registers a fast path: while it lives, inserted and woken instances may run in it at once.
     pub(crate) fn offer_fast_path(&self, fast_path: &Arc<FastPath>) {
-        let mut ears = lock(&self.ears);
-        ears.fast_paths
+        let mut listeners = lock(&self.listeners);
+        listeners
+            .fast_paths
             .retain(|fast_path| fast_path.strong_count() > 0);
-        ears.fast_paths.push(Arc::downgrade(fast_path));
+        listeners.fast_paths.push(Arc::downgrade(fast_path));
     }
 
     /// Reserves a slot for this row in an engine of this process.
@@ -131,7 +132,7 @@ impl Hub {
         reservation: impl Fn(&Arc<FastPath>) -> Option<Reservation>,
     ) -> Option<Reservation> {
         // Upgrades outside the lock: this may drop the last owner of an engine.
-        let fast_paths = lock(&self.ears).fast_paths.clone();
+        let fast_paths = lock(&self.listeners).fast_paths.clone();
         let mut living = fast_paths.iter().filter_map(Weak::upgrade);
         living.find_map(|fast_path| reservation(&fast_path))
     }
@@ -139,8 +140,9 @@ impl Hub {
     /// Watches `id`: the watch is notified when it ends or parks.
     pub(crate) fn watch(self: &Arc<Hub>, id: InstanceId) -> InstanceWatch {
         let watcher = Arc::<Watcher>::default();
-        let mut ears = lock(&self.ears);
-        ears.watchers
+        let mut listeners = lock(&self.listeners);
+        listeners
+            .watchers
             .entry(id)
             .or_default()
             .push(Arc::downgrade(&watcher));
@@ -148,20 +150,20 @@ impl Hub {
             hub: self.clone(),
             id,
             watcher,
-            in_hand: ears.in_hand.get(&id).cloned(),
+            local_runs: listeners.local_runs.get(&id).cloned(),
         }
     }
 
     /// Marks an instance as running in this process, until the answer is dropped.
     ///
     /// Its watchers need not query the store: this process notifies them.
-    pub(crate) fn in_hand(self: &Arc<Hub>, claim: ClaimRef, machine: &str) -> InHand {
-        let known = Known {
+    pub(crate) fn mark_running(self: &Arc<Hub>, claim: ClaimRef, machine: &str) -> LocalRun {
+        let known = LocalInstance {
             machine: machine.to_owned(),
             revision: claim.revision,
         };
-        lock(&self.ears).in_hand.insert(claim.id, known);
-        InHand {
+        lock(&self.listeners).local_runs.insert(claim.id, known);
+        LocalRun {
             hub: self.clone(),
             id: claim.id,
         }
@@ -172,7 +174,7 @@ impl Hub {
         if hints.is_empty() {
             return;
         }
-        self.hear(&hints);
+        self.notify_local(&hints);
         let mut outbox = lock(&self.outbox);
         outbox.waiting.merge(hints);
         outbox.waiting.ended.truncate(ENDED_MAX);
@@ -187,43 +189,43 @@ impl Hub {
     }
 
     /// Notifies this process.
-    pub(crate) fn hear(&self, hints: &Hints) {
-        let ears = lock(&self.ears);
+    pub(crate) fn notify_local(&self, hints: &Hints) {
+        let listeners = lock(&self.listeners);
         for (queue, due_in) in &hints.queues {
-            ring(ears.queues.get(queue), *due_in);
+            ring(listeners.queues.get(queue), *due_in);
         }
         if let Some(due_in) = hints.deadline {
-            ring(Some(&ears.timers), due_in);
+            ring(Some(&listeners.timers), due_in);
         }
         if hints.cascades {
-            ring(Some(&ears.cascades), Duration::ZERO);
+            ring(Some(&listeners.cascades), Duration::ZERO);
         }
         for id in &hints.ended {
-            tell(&ears, *id);
+            notify_watchers(&listeners, *id);
         }
         if hints.told.is_empty() {
             return;
         }
-        let runners = ears.runners.clone();
+        let runners = listeners.runners.clone();
         // Drops outside the lock: this may drop the last owner of an engine.
-        drop(ears);
+        drop(listeners);
         let told: HashSet<InstanceId> = hints.told.iter().copied().collect();
         for node in runners.iter().filter_map(Weak::upgrade) {
-            node.hear_told(&told);
+            node.notify_cancelled(&told);
         }
     }
 
     /// Notifies the watchers of this instance that it has changed.
     pub(crate) fn moved(&self, id: InstanceId) {
-        tell(&lock(&self.ears), id);
+        notify_watchers(&lock(&self.listeners), id);
     }
 
     /// Passes the end of this instance to its watchers: they need not query the store.
     pub(crate) fn ended(&self, id: InstanceId, revision: Revision, outcome: &Outcome) {
-        let mut ears = lock(&self.ears);
+        let mut listeners = lock(&self.listeners);
         // Under the same lock: a watcher that starts after this must query the store.
-        ears.in_hand.remove(&id);
-        let Some(watchers) = ears.watchers.get(&id) else {
+        listeners.local_runs.remove(&id);
+        let Some(watchers) = listeners.watchers.get(&id) else {
             return;
         };
         let Some(end) = InstanceEnd::of(revision, outcome) else {
@@ -237,14 +239,14 @@ impl Hub {
 
     /// Wakes every waiter, because hints may have been lost.
     pub(crate) fn look_again(&self) {
-        let ears = lock(&self.ears);
-        for alarms in ears.queues.values() {
+        let listeners = lock(&self.listeners);
+        for alarms in listeners.queues.values() {
             ring(Some(alarms), Duration::ZERO);
         }
-        ring(Some(&ears.timers), Duration::ZERO);
-        ring(Some(&ears.cascades), Duration::ZERO);
-        let runners = ears.runners.clone();
-        drop(ears);
+        ring(Some(&listeners.timers), Duration::ZERO);
+        ring(Some(&listeners.cascades), Duration::ZERO);
+        let runners = listeners.runners.clone();
+        drop(listeners);
         for node in runners.iter().filter_map(Weak::upgrade) {
             node.check_for_cancel(Duration::ZERO);
         }
@@ -262,7 +264,7 @@ impl Hub {
     }
 
     async fn send(self: Arc<Hub>, store: Arc<dyn Backend>) {
-        let mut sending = Sending::new(self);
+        let mut sending = HintSender::new(self);
         while let Some(hints) = sending.next() {
             if let Err(error) = store.notify(hints).await {
                 // Other nodes find out by polling.
@@ -273,14 +275,14 @@ impl Hub {
 }
 
 /// The one task that sends. It may be dropped with its runtime while others still use the hub.
-struct Sending {
+struct HintSender {
     hub: Arc<Hub>,
     ended: bool,
 }
 
-impl Sending {
-    fn new(hub: Arc<Hub>) -> Sending {
-        Sending { hub, ended: false }
+impl HintSender {
+    fn new(hub: Arc<Hub>) -> HintSender {
+        HintSender { hub, ended: false }
     }
 
     /// Returns the collected hints. With none left, the sender is finished.
@@ -295,7 +297,7 @@ impl Sending {
     }
 }
 
-impl Drop for Sending {
+impl Drop for HintSender {
     fn drop(&mut self) {
         if !self.ended {
             lock(&self.hub.outbox).sending = false;
@@ -310,8 +312,8 @@ fn ring(alarms: Option<&Vec<Weak<Alarm>>>, due_in: Duration) {
     }
 }
 
-fn tell(ears: &Ears, id: InstanceId) {
-    let watchers = ears.watchers.get(&id).into_iter().flatten();
+fn notify_watchers(listeners: &Listeners, id: InstanceId) {
+    let watchers = listeners.watchers.get(&id).into_iter().flatten();
     for watcher in watchers.filter_map(Weak::upgrade) {
         watcher.moved.notify_one();
     }
@@ -352,17 +354,17 @@ impl InstanceEnd {
 
 /// An instance that runs in this process.
 #[derive(Debug)]
-pub(crate) struct InHand {
+pub(crate) struct LocalRun {
     hub: Arc<Hub>,
     id: InstanceId,
 }
 
-impl Drop for InHand {
+impl Drop for LocalRun {
     /// Wakes the watchers: unless the end was reported, they must query the store.
     fn drop(&mut self) {
-        let mut ears = lock(&self.hub.ears);
-        if ears.in_hand.remove(&self.id).is_some() {
-            tell(&ears, self.id);
+        let mut listeners = lock(&self.hub.listeners);
+        if listeners.local_runs.remove(&self.id).is_some() {
+            notify_watchers(&listeners, self.id);
         }
     }
 }
@@ -379,15 +381,15 @@ pub(crate) struct InstanceWatch {
     hub: Arc<Hub>,
     id: InstanceId,
     watcher: Arc<Watcher>,
-    in_hand: Option<Known>,
+    local_runs: Option<LocalInstance>,
 }
 
 impl InstanceWatch {
     /// Returns machine and revision of an instance that runs here, known without a query.
     ///
     /// Returns them once: by the next call the instance may have changed.
-    pub(crate) fn take_known(&mut self) -> Option<Known> {
-        self.in_hand.take()
+    pub(crate) fn take_known(&mut self) -> Option<LocalInstance> {
+        self.local_runs.take()
     }
 
     /// Returns its end after `revision`, if this process reported it.
@@ -405,11 +407,11 @@ impl InstanceWatch {
 
 impl Drop for InstanceWatch {
     fn drop(&mut self) {
-        let mut ears = lock(&self.hub.ears);
-        if let Some(watchers) = ears.watchers.get_mut(&self.id) {
+        let mut listeners = lock(&self.hub.listeners);
+        if let Some(watchers) = listeners.watchers.get_mut(&self.id) {
             watchers.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&self.watcher)));
             if watchers.is_empty() {
-                ears.watchers.remove(&self.id);
+                listeners.watchers.remove(&self.id);
             }
         }
     }
@@ -494,7 +496,7 @@ mod tests {
         let hub = Hub::of("sending");
         lock(&hub.outbox).sending = true;
         lock(&hub.outbox).waiting.queue("q", Duration::ZERO);
-        let mut sending = Sending::new(hub.clone());
+        let mut sending = HintSender::new(hub.clone());
         assert!(sending.next().is_some());
         drop(sending);
         hub.flushed().await;
@@ -511,9 +513,9 @@ mod tests {
         let mut before = hub.watch(id);
         assert_eq!(before.take_known(), None, "nobody runs it here");
 
-        let in_hand = hub.in_hand(claim, "task");
+        let local_runs = hub.mark_running(claim, "task");
         let mut during = hub.watch(id);
-        let known = Known {
+        let known = LocalInstance {
             machine: "task".into(),
             revision,
         };
@@ -524,14 +526,14 @@ mod tests {
         assert!(during.end_after(revision).is_some());
         let mut after = hub.watch(id);
         assert_eq!(after.take_known(), None, "its end was told before");
-        drop(in_hand);
+        drop(local_runs);
 
-        let given_back = hub.in_hand(claim, "task");
+        let given_back = hub.mark_running(claim, "task");
         let during = hub.watch(id);
         drop(given_back);
         during.moved().await;
         assert!(during.end_after(revision).is_none(), "it has to look");
-        assert!(lock(&hub.ears).in_hand.is_empty());
+        assert!(lock(&hub.listeners).local_runs.is_empty());
     }
 
     #[test]
@@ -540,8 +542,8 @@ mod tests {
         let one = hub.watch(InstanceId(1));
         let two = hub.watch(InstanceId(1));
         drop(one);
-        assert_eq!(lock(&hub.ears).watchers[&InstanceId(1)].len(), 1);
+        assert_eq!(lock(&hub.listeners).watchers[&InstanceId(1)].len(), 1);
         drop(two);
-        assert!(lock(&hub.ears).watchers.is_empty());
+        assert!(lock(&hub.listeners).watchers.is_empty());
     }
 }

@@ -76,7 +76,7 @@ impl Client {
             InstanceWatch::end_after,
         );
         match seen.await? {
-            WaitEnd::Told(end) => {
+            WaitEnd::Reported(end) => {
                 let result = end.result;
                 let result = result.map(|result| self.coding.decode_result(M::NAME, id, result));
                 let reason = end.reason;
@@ -138,7 +138,7 @@ impl Client {
         let seen = self.look_until(id, at_most, None, is_reached, told_nothing);
         match seen.await? {
             WaitEnd::Stored(instance) => Ok(*instance),
-            WaitEnd::Told(never) => match never {},
+            WaitEnd::Reported(never) => match never {},
         }
     }
 
@@ -182,7 +182,7 @@ impl Client {
             // A timeout means only that it is time to poll.
             let _ = tokio::time::timeout_at(next_look, watch.moved()).await;
             if let Some(told) = told(&watch, revision) {
-                return Ok(WaitEnd::Told(told));
+                return Ok(WaitEnd::Reported(told));
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -227,7 +227,7 @@ enum WaitEnd<T> {
     /// By a query.
     Stored(Box<Instance>),
     /// By the report of this process.
-    Told(T),
+    Reported(T),
 }
 
 fn output<M: Machine>(

@@ -7,7 +7,7 @@
 //! each decodes its own values.
 
 use super::envelope::{self, Envelope};
-use super::value::{SignalTarget, Unreadable, Unwritable, Value, Visit};
+use super::value::{SignalTarget, StatePlace, Unreadable, Unwritable, Value};
 use super::{Codec, CodecError};
 use outlast_core::{
     Child, Claim, Error, Event, Instance, InstanceId, Json, NewEvent, NewInstance, NewSignal,
@@ -240,7 +240,7 @@ impl Coding {
             let state = Value::state(&child.machine, None, prepared);
             child.state = state.decode(codec, &child.state)?;
         }
-        let bound = Visit {
+        let bound = StatePlace {
             child: Some(place),
             ..inserted(&child)
         };
@@ -433,7 +433,7 @@ fn decode_instance(
 ) -> Result<(), Unreadable> {
     let (machine, id) = (&instance.machine, Some(instance.id));
     let parent = instance.parent.zip(instance.position);
-    let visit = Visit {
+    let visit = StatePlace {
         step: Some(&instance.step),
         version: Some(instance.version),
         run: Some(instance.run),
@@ -464,11 +464,11 @@ fn decode_child(
 ) -> Result<(), Unreadable> {
     let (machine, id) = (&child.machine, Some(child.id));
     // A parent knows neither the step nor the key of its child, so these are not compared.
-    let visit = Visit {
+    let visit = StatePlace {
         version: Some(child.version),
         run: Some(child.run),
         child: Some((parent, child.round, child.position)),
-        ..Visit::default()
+        ..StatePlace::default()
     };
     let state = Value::state(machine, id, visit);
     child.state = state.read_or_refuse(codec, &child.state)?;
@@ -482,19 +482,19 @@ fn decode_child(
 }
 
 /// Returns the position of a state that an outcome writes.
-fn visit(step: &str, version: i32, run: i32, entered: Revision) -> Visit<'_> {
-    Visit {
+fn visit(step: &str, version: i32, run: i32, entered: Revision) -> StatePlace<'_> {
+    StatePlace {
         step: Some(step),
         version: Some(version),
         run: Some(run),
         entered: Some(entered.0),
-        ..Visit::default()
+        ..StatePlace::default()
     }
 }
 
 /// Returns the position of the state of a row to insert.
-fn inserted(row: &NewInstance) -> Visit<'_> {
-    Visit {
+fn inserted(row: &NewInstance) -> StatePlace<'_> {
+    StatePlace {
         step: Some(&row.step),
         version: Some(row.version),
         run: Some(1),
@@ -505,9 +505,9 @@ fn inserted(row: &NewInstance) -> Visit<'_> {
 }
 
 /// Returns the position of the state of a claim.
-fn claimed(claim: &Claim) -> Visit<'_> {
+fn claimed(claim: &Claim) -> StatePlace<'_> {
     let parent = claim.parent.zip(claim.position);
-    Visit {
+    StatePlace {
         step: Some(&claim.step),
         version: Some(claim.version),
         run: Some(claim.run),

@@ -21,21 +21,21 @@ pub(super) struct Value<'a> {
     kind: Kind,
     name: &'a str,
     instance: Option<InstanceId>,
-    exact: Exact<'a>,
+    exact: ExactPlace<'a>,
 }
 
 /// What is known of the exact place of a value.
-enum Exact<'a> {
+enum ExactPlace<'a> {
     /// A result or an error: an instance has one.
     Whole,
-    State(Visit<'a>),
+    State(StatePlace<'a>),
     Signal(SignalTarget<'a>),
     Event(Spot<'a>),
 }
 
 /// The place of a state. Facts that the reader does not know are not compared.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Visit<'a> {
+pub(super) struct StatePlace<'a> {
     pub(super) step: Option<&'a str>,
     pub(super) version: Option<i32>,
     pub(super) run: Option<i32>,
@@ -74,13 +74,13 @@ impl<'a> Value<'a> {
     pub(super) fn state(
         machine: &'a str,
         instance: Option<InstanceId>,
-        visit: Visit<'a>,
+        visit: StatePlace<'a>,
     ) -> Value<'a> {
         Value {
             kind: Kind::State,
             name: machine,
             instance,
-            exact: Exact::State(visit),
+            exact: ExactPlace::State(visit),
         }
     }
 
@@ -89,7 +89,7 @@ impl<'a> Value<'a> {
             kind: Kind::Result,
             name: machine,
             instance,
-            exact: Exact::Whole,
+            exact: ExactPlace::Whole,
         }
     }
 
@@ -102,7 +102,7 @@ impl<'a> Value<'a> {
             kind: Kind::Signal,
             name,
             instance,
-            exact: Exact::Signal(sent),
+            exact: ExactPlace::Signal(sent),
         }
     }
 
@@ -111,7 +111,7 @@ impl<'a> Value<'a> {
             kind: Kind::Error,
             name: machine,
             instance,
-            exact: Exact::Whole,
+            exact: ExactPlace::Whole,
         }
     }
 
@@ -121,7 +121,7 @@ impl<'a> Value<'a> {
             kind: Kind::Event,
             name: machine,
             instance: Some(instance),
-            exact: Exact::Event(Spot::Event {
+            exact: ExactPlace::Event(Spot::Event {
                 run: event.run,
                 seq: event.seq,
                 kind: event.kind,
@@ -142,7 +142,7 @@ impl<'a> Value<'a> {
             kind: Kind::Event,
             name: machine,
             instance: Some(instance),
-            exact: Exact::Event(Spot::Event {
+            exact: ExactPlace::Event(Spot::Event {
                 run,
                 seq,
                 kind: event.kind,
@@ -181,15 +181,15 @@ impl<'a> Value<'a> {
     /// Returns the header of the value.
     fn header(&self) -> Result<Option<String>, Invalid> {
         let header = match &self.exact {
-            Exact::Whole | Exact::Event(_) => return Ok(None),
-            Exact::State(visit) => serde_json::to_string(&StateHeader(
+            ExactPlace::Whole | ExactPlace::Event(_) => return Ok(None),
+            ExactPlace::State(visit) => serde_json::to_string(&StateHeader(
                 visit.step.unwrap_or_default().into(),
                 visit.version.unwrap_or_default(),
                 visit.run.unwrap_or(1),
                 visit.entered.unwrap_or_default(),
                 visit.key.flatten().map(Cow::Borrowed),
             )),
-            Exact::Signal(sent) => {
+            ExactPlace::Signal(sent) => {
                 serde_json::to_string(&SignalHeader([sent.dedup_key.map(Cow::Borrowed)]))
             }
         };
@@ -282,12 +282,13 @@ impl<'a> Value<'a> {
     fn unframed<'b>(&self, envelope: &Envelope, bytes: &'b [u8]) -> Option<&'b str> {
         let text = std::str::from_utf8(bytes).ok()?;
         match (&self.exact, envelope.form) {
-            (Exact::Whole | Exact::Event(_), _) | (Exact::Signal(_), Form::First) => Some(text),
-            (Exact::State(visit), Form::First) => {
+            (ExactPlace::Whole | ExactPlace::Event(_), _)
+            | (ExactPlace::Signal(_), Form::First) => Some(text),
+            (ExactPlace::State(visit), Form::First) => {
                 let (step, state) = text.split_once(HEADER_END)?;
                 fits(visit.step, step).then_some(state)
             }
-            (Exact::State(visit), Form::Second) => {
+            (ExactPlace::State(visit), Form::Second) => {
                 let (header, state) = text.split_once(HEADER_END)?;
                 let StateHeader(step, version, run, entered, key) =
                     serde_json::from_str(header).ok()?;
@@ -300,7 +301,7 @@ impl<'a> Value<'a> {
                     && fits(visit.entered, entered);
                 (fits && fits_key).then_some(state)
             }
-            (Exact::Signal(sent), Form::Second) => {
+            (ExactPlace::Signal(sent), Form::Second) => {
                 let (header, payload) = text.split_once(HEADER_END)?;
                 let SignalHeader([dedup_key]) = serde_json::from_str(header).ok()?;
                 // A prepared signal may have got its dedup key afterwards.
@@ -359,9 +360,12 @@ impl<'a> Value<'a> {
     fn binding(&self) -> Binding {
         match &self.exact {
             _ if self.instance.is_some() => Binding::Instance,
-            Exact::State(Visit { child: Some(_), .. }) => Binding::Child,
-            Exact::Signal(SignalTarget { key: Some(_), .. }) => Binding::Key,
-            Exact::Whole | Exact::State(_) | Exact::Signal(_) | Exact::Event(_) => Binding::Nothing,
+            ExactPlace::State(StatePlace { child: Some(_), .. }) => Binding::Child,
+            ExactPlace::Signal(SignalTarget { key: Some(_), .. }) => Binding::Key,
+            ExactPlace::Whole
+            | ExactPlace::State(_)
+            | ExactPlace::Signal(_)
+            | ExactPlace::Event(_) => Binding::Nothing,
         }
     }
 
@@ -385,9 +389,9 @@ impl<'a> Value<'a> {
             });
         }
         let spot = match (binding, &self.exact) {
-            (Binding::Instance | Binding::Nothing, Exact::Event(spot)) => *spot,
+            (Binding::Instance | Binding::Nothing, ExactPlace::Event(spot)) => *spot,
             (Binding::Instance | Binding::Nothing, _) => Spot::Whole,
-            (Binding::Child, Exact::State(visit)) => {
+            (Binding::Child, ExactPlace::State(visit)) => {
                 let (parent, round, position) = visit.child.ok_or(CodecError::Changed)?;
                 Spot::Child {
                     parent,
@@ -395,7 +399,7 @@ impl<'a> Value<'a> {
                     position,
                 }
             }
-            (Binding::Key, Exact::Signal(sent)) => {
+            (Binding::Key, ExactPlace::Signal(sent)) => {
                 let (machine, key) = sent.key.ok_or(CodecError::Changed)?;
                 Spot::Key { machine, key }
             }
@@ -534,11 +538,11 @@ mod tests {
         let (keys, strict) = (keys().require_encoded(), keys().require_bound());
         let id = Some(InstanceId(7));
         let plain = Json::of("secret").unwrap();
-        let begin = Visit {
+        let begin = StatePlace {
             step: Some("begin"),
             version: Some(2),
             entered: Some(9),
-            ..Visit::default()
+            ..StatePlace::default()
         };
         for (value, written) in [
             (
@@ -611,7 +615,7 @@ mod tests {
     #[test]
     fn a_state_is_read_only_where_all_that_its_reader_knows_fits() {
         let keys = Keyring::new("k1", &[1; 32]).unwrap();
-        let written = Visit {
+        let written = StatePlace {
             step: Some("a\nb"),
             version: Some(2),
             run: Some(3),
@@ -622,27 +626,27 @@ mod tests {
         let plain = Json::of("secret").unwrap();
         let state = |visit| Value::state("m", None, visit);
         let stored = state(written).encode(&keys, &plain).unwrap();
-        for fits in [written, Visit::default()] {
+        for fits in [written, StatePlace::default()] {
             assert_eq!(state(fits).read(&keys, &stored).unwrap(), plain);
         }
         for elsewhere in [
-            Visit {
+            StatePlace {
                 step: Some("a"),
                 ..written
             },
-            Visit {
+            StatePlace {
                 version: Some(1),
                 ..written
             },
-            Visit {
+            StatePlace {
                 run: Some(1),
                 ..written
             },
-            Visit {
+            StatePlace {
                 entered: Some(5),
                 ..written
             },
-            Visit {
+            StatePlace {
                 key: Some(None),
                 ..written
             },

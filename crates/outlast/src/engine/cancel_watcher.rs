@@ -81,7 +81,7 @@ impl CancelWatcher {
             match (stored.get(&claim), doing) {
                 (Some(HeldClaim { cancel, .. }), _) => {
                     if let Some(request) = cancel.clone() {
-                        entry.tell(claim, request);
+                        entry.set_cancel(claim, request);
                     }
                 }
                 // An outcome is under way, so it may have ended the claim.

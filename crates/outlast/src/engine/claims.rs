@@ -18,10 +18,10 @@ pub(crate) struct ClaimEntry {
     id: InstanceId,
     /// Cancelled when the claim is known to be lost.
     lost: CancellationToken,
-    now: Mutex<Current>,
+    now: Mutex<ClaimState>,
 }
 
-struct Current {
+struct ClaimState {
     /// The last known revision. The store is at most one revision ahead: an outcome that keeps the
     /// claim may be written and not answered yet.
     revision: Revision,
@@ -68,7 +68,7 @@ impl ClaimEntry {
         ClaimEntry {
             id: claim.id,
             lost: CancellationToken::new(),
-            now: Mutex::new(Current {
+            now: Mutex::new(ClaimState {
                 revision: claim.revision,
                 doing: Phase::Waiting,
                 epoch,
@@ -128,10 +128,10 @@ impl ClaimEntry {
     ///
     /// A request that arrives too late is ignored. By then the machine has decided, or the next
     /// claim carries the request.
-    pub(crate) fn tell(&self, claim: ClaimRef, request: CancelRequest) {
+    pub(crate) fn set_cancel(&self, claim: ClaimRef, request: CancelRequest) {
         let now = self.now();
         if now.revision == claim.revision {
-            now.cancel_flag.tell(request);
+            now.cancel_flag.set(request);
         }
     }
 
@@ -151,7 +151,7 @@ impl ClaimEntry {
         }
     }
 
-    fn now(&self) -> MutexGuard<'_, Current> {
+    fn now(&self) -> MutexGuard<'_, ClaimState> {
         // The value is consistent between any two statements, so a panic elsewhere leaves it
         // usable.
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
@@ -222,7 +222,7 @@ impl ClaimGuard {
         let mut now = self.entry.now();
         // The claim was this worker's when the outcome was written, after this epoch began.
         let epoch = now.written_in;
-        *now = Current {
+        *now = ClaimState {
             revision,
             doing: Phase::Waiting,
             epoch,
@@ -307,9 +307,9 @@ mod tests {
             answered: false,
         };
         let entry = ClaimEntry::new(next(CLAIM), epoch());
-        entry.tell(CLAIM, request.clone());
+        entry.set_cancel(CLAIM, request.clone());
         assert!(entry.now().cancel_flag.request().is_none());
-        entry.tell(next(CLAIM), request.clone());
+        entry.set_cancel(next(CLAIM), request.clone());
         assert_eq!(entry.now().cancel_flag.request(), Some(&request));
     }
 }

@@ -54,11 +54,11 @@ pub(crate) struct CommitSender {
 /// An outcome that waits for its commit.
 pub(crate) struct Pending {
     commit: Commit,
-    asker: Asker,
+    reply_to: ReplyTo,
 }
 
 /// The task that waits for an outcome.
-struct Asker {
+struct ReplyTo {
     /// Where the instance can be claimed afterwards; `None` if the claim is kept.
     queue: Option<String>,
     reply: oneshot::Sender<Written>,
@@ -103,8 +103,8 @@ impl CommitSender {
     pub(crate) async fn write(&self, commit: Commit, queue: &str) -> Written {
         let (reply, written) = oneshot::channel();
         let queue = (!commit.outcome.keeps_claim()).then(|| queue.to_owned());
-        let asker = Asker { queue, reply };
-        let pending = Pending { commit, asker };
+        let reply_to = ReplyTo { queue, reply };
+        let pending = Pending { commit, reply_to };
         if self.sender.send(pending).await.is_err() {
             return Written::Closed;
         }
@@ -182,7 +182,7 @@ impl Committer {
     ///
     /// An outcome is never given up while there is a store to write it to.
     async fn write(&self, batch: Vec<Pending>) {
-        let batch = batch.into_iter().map(|it| (it.commit, it.asker));
+        let batch = batch.into_iter().map(|it| (it.commit, it.reply_to));
         let (commits, askers): (Vec<_>, Vec<_>) = batch.unzip();
         let outcomes = commits.len();
         let commits = Arc::new(commits);
@@ -228,22 +228,22 @@ impl Committer {
     }
 
     /// Answers every waiting task, and returns its outcome to it.
-    fn answer(&self, commits: Vec<Commit>, askers: Vec<Asker>, committed: Committed) {
+    fn answer(&self, commits: Vec<Commit>, askers: Vec<ReplyTo>, committed: Committed) {
         let mut hints = Hints::now(committed.woken);
         hints.cascades = committed.cascades;
-        for ((commit, asker), answer) in commits.iter().zip(&askers).zip(&committed.answers) {
+        for ((commit, reply_to), answer) in commits.iter().zip(&askers).zip(&committed.answers) {
             if let Answer::Committed {
                 status, revision, ..
             } = answer
             {
-                let queue = asker.queue.as_deref();
+                let queue = reply_to.queue.as_deref();
                 self.note(&mut hints, commit, queue, *status, *revision);
             }
         }
         // Publish the hints first: a task that gets its answer may ask for what the outcome
         // caused.
         self.node.client.hub.publish(self.node.store(), hints);
-        for ((commit, asker), answer) in commits.into_iter().zip(askers).zip(committed.answers) {
+        for ((commit, reply_to), answer) in commits.into_iter().zip(askers).zip(committed.answers) {
             let Commit {
                 outcome, events, ..
             } = commit;
@@ -265,7 +265,7 @@ impl Committer {
                 Answer::Rejected(invalid) => Written::Rejected(invalid),
             };
             // A task that has gone away needs no answer.
-            let _ = asker.reply.send(written);
+            let _ = reply_to.reply.send(written);
         }
     }
 

@@ -22,7 +22,7 @@ use crate::machine::{Context, Decided, Failure, Registered, StepHandles};
 use crate::metrics;
 use crate::workflow::Session;
 use failure_report::{AttemptFailure, Failures, Fate};
-use no_progress::{Circles, Circling};
+use no_progress::{NoProgressCounter, NoProgressCounts};
 use outlast_core::{CancelRequest, Claim, Commit, Flowing, Invalid, Outcome, Proceed, Revision};
 use quarantine::{Quarantine, is_quarantined};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,9 +42,9 @@ const SLOT_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Executor {
     node: Arc<Node>,
     outbox: CommitSender,
-    obstacles: Unrunnables,
-    suspects: Quarantine,
-    circles: Circles,
+    unrunnables: Unrunnables,
+    quarantine: Quarantine,
+    no_progress: NoProgressCounts,
     unserved: Unserved,
 }
 
@@ -67,9 +67,9 @@ impl Executor {
         Executor {
             node,
             outbox,
-            obstacles: Unrunnables::default(),
-            suspects: Quarantine::new(slots),
-            circles: Circles::default(),
+            unrunnables: Unrunnables::default(),
+            quarantine: Quarantine::new(slots),
+            no_progress: NoProgressCounts::default(),
             unserved: Unserved::default(),
         }
     }
@@ -88,7 +88,7 @@ impl Executor {
         };
         let mut admitted = None;
         if is_quarantined(&claim) {
-            admitted = self.suspects.admit(&claim, &held.lost);
+            admitted = self.quarantine.admit(&claim, &held.lost);
             let Some(admitted) = &admitted else {
                 return Box::pin(self.leave_suspect(&claim, &held)).await;
             };
@@ -102,7 +102,7 @@ impl Executor {
         let mut kept: Option<Slot> = None;
         // A workflow stays in memory for as long as its claim is kept.
         let mut session = None;
-        let mut circling = None;
+        let mut commit_counter = None;
         loop {
             let Some(step) = machine.step_name(&claim.step) else {
                 return Box::pin(self.leave_unknown_step(&claim, &held)).await;
@@ -112,7 +112,8 @@ impl Executor {
                 let left = self.leave_unreadable(machine, claim, unreadable, &held);
                 return Box::pin(left.instrument(span)).await;
             }
-            let circling = circling.get_or_insert_with(|| self.circles.resume(&claim));
+            let commit_counter =
+                commit_counter.get_or_insert_with(|| self.no_progress.resume(&claim));
             let slot = match kept.take() {
                 Some(slot) => Some(slot),
                 None => self.slot(queue_slots).await,
@@ -141,7 +142,7 @@ impl Executor {
                     budget,
                     slot,
                     &mut session,
-                    circling,
+                    commit_counter,
                 )
                 .instrument(span)
                 .await
@@ -187,7 +188,7 @@ impl Executor {
         budget: u32,
         slot: Slot,
         session: &mut Option<Box<Session>>,
-        circling: &mut Circling<'_>,
+        commit_counter: &mut NoProgressCounter<'_>,
     ) -> Result<(Box<Claim>, Option<Slot>), ClaimEnd> {
         if self.crashes(Point::BeforeStep, &claim, None) {
             return Err(ClaimEnd::Crashed);
@@ -201,7 +202,7 @@ impl Executor {
             }
         };
         self.let_others_go_first(&mut decided.outcome, budget);
-        circling.check(cx.claim(), &mut decided);
+        commit_counter.check(cx.claim(), &mut decided);
         let took = started.elapsed();
         let outcome = &decided.outcome;
         metrics::ran(machine.name, step, outcome, took);
@@ -246,7 +247,8 @@ impl Executor {
             }
             Written::Lost | Written::Rejected(_) | Written::Unencoded(_) | Written::Closed => {
                 let written = (written, failures);
-                Box::pin(self.recover(machine, step, cx, written, held, budget, circling)).await
+                Box::pin(self.recover(machine, step, cx, written, held, budget, commit_counter))
+                    .await
             }
         };
         next.map(|claim| (claim, writing.into_slot()))
@@ -266,7 +268,7 @@ impl Executor {
         (mut written, mut failures): (Written, Option<Box<Failures>>),
         held: &ClaimGuard,
         budget: u32,
-        circling: &mut Circling<'_>,
+        commit_counter: &mut NoProgressCounter<'_>,
     ) -> Result<Box<Claim>, ClaimEnd> {
         let mut events = 0;
         if let Written::Rejected(invalid) = written {
@@ -283,7 +285,7 @@ impl Executor {
                     Err(interrupted) => return Err(self.interrupted(interrupted, &cx, held).await),
                 };
             self.let_others_go_first(&mut decided.outcome, budget);
-            circling.check(cx.claim(), &mut decided);
+            commit_counter.check(cx.claim(), &mut decided);
             decided.record(machine, cx.claim());
             let failed = match failures.and_then(|it| it.into_own()) {
                 Some(first) => first.then(&second),
@@ -450,7 +452,7 @@ impl Executor {
             Err(Unwritable::Invalid(invalid)) => return Written::Rejected(invalid),
             Err(Unwritable::Codec(unreadable)) => return unwritten(unreadable),
         };
-        self.obstacles.overcome(&Unrunnable::Codec);
+        self.unrunnables.forget(&Unrunnable::Codec);
         match self.commit(claim, encoded).await {
             Written::Committed {
                 revision,

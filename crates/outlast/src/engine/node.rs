@@ -173,7 +173,7 @@ impl Node {
     ///
     /// The instances received a cancel request while a worker ran them. An instance may also be in
     /// a claim whose answer is still on its way.
-    pub(crate) fn hear_told(&self, ids: &HashSet<InstanceId>) {
+    pub(crate) fn notify_cancelled(&self, ids: &HashSet<InstanceId>) {
         let is_held = || {
             let held = lock(&self.held);
             held.keys().any(|claim| ids.contains(&claim.id))

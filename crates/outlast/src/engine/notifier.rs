@@ -17,21 +17,24 @@ const DEAF_INTERVAL: Duration = Duration::from_secs(60);
 /// Passes hints of other nodes to the hub of this one.
 pub(crate) struct Notifier {
     node: Arc<Node>,
-    ear: Option<Box<dyn Listen>>,
+    listener: Option<Box<dyn Listen>>,
 }
 
 /// The result of one wait for hints.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Notified {
     /// Hints were passed on.
     Hints,
     /// The store cannot notify, so all nodes poll.
-    NoWay,
+    Unsupported,
 }
 
 impl Notifier {
     pub(crate) fn new(node: Arc<Node>) -> Notifier {
-        Notifier { node, ear: None }
+        Notifier {
+            node,
+            listener: None,
+        }
     }
 
     pub(crate) async fn run(mut self) {
@@ -44,8 +47,8 @@ impl Notifier {
                 heard = self.run_once() => heard,
             };
             match heard {
-                Ok(Heard::Hints) => backoff.reset(),
-                Ok(Heard::NoWay) => {
+                Ok(Notified::Hints) => backoff.reset(),
+                Ok(Notified::Unsupported) => {
                     if !paused(DEAF_INTERVAL, &stop).await {
                         return;
                     }
@@ -53,7 +56,7 @@ impl Notifier {
                 Err(error) => {
                     metrics::store_error("notifier");
                     tracing::warn!(%error, "hears nothing from other nodes; polling until that is mended");
-                    self.ear = None;
+                    self.listener = None;
                     if !paused(backoff.next(), &stop).await {
                         return;
                     }
@@ -63,22 +66,22 @@ impl Notifier {
     }
 
     /// Waits for the next hints and passes them on.
-    pub(crate) async fn run_once(&mut self) -> Result<Heard, Error> {
-        let ear = match &mut self.ear {
-            Some(ear) => ear,
+    pub(crate) async fn run_once(&mut self) -> Result<Notified, Error> {
+        let listener = match &mut self.listener {
+            Some(listener) => listener,
             None => {
-                let Some(ear) = self.node.store().listen().await? else {
-                    return Ok(Heard::NoWay);
+                let Some(listener) = self.node.store().listen().await? else {
+                    return Ok(Notified::Unsupported);
                 };
                 // Hints sent before this node listened are lost, so every loop looks again.
                 self.node.client.hub.look_again();
-                self.ear.insert(ear)
+                self.listener.insert(listener)
             }
         };
-        let hints = ear.next().await?;
+        let hints = listener.next().await?;
         metrics::hints_heard();
-        self.node.client.hub.hear(&hints);
-        Ok(Heard::Hints)
+        self.node.client.hub.notify_local(&hints);
+        Ok(Notified::Hints)
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct CancelFlag {
 
 impl CancelFlag {
     /// Sets the flag. A second cancel changes nothing.
-    pub(crate) fn tell(&self, request: CancelRequest) {
+    pub(crate) fn set(&self, request: CancelRequest) {
         // The request before the wake-up: a woken task reads the request.
         let _ = self.request.set(request);
         self.came.notify_waiters();

@@ -22,7 +22,7 @@ pub(crate) struct Registered {
     pub(crate) runs_ahead: bool,
     /// What is recorded of its outcomes. A workflow always has a history.
     pub(crate) history: History,
-    runner: Box<dyn Run>,
+    runner: Box<dyn RunStep>,
 }
 
 impl Registered {
@@ -47,7 +47,7 @@ impl Registered {
             timeout: M::STEP_TIMEOUT,
             runs_ahead: M::RUN_AHEAD,
             history: M::HISTORY,
-            runner: Box::new(Typed(machine)),
+            runner: Box::new(MachineRunner(machine)),
         })
     }
 
@@ -57,7 +57,7 @@ impl Registered {
         // A step of the workflow has a shorter limit. That limit must pass first, so that the step
         // fails and not the workflow.
         registered.timeout = W::STEP_TIMEOUT.saturating_add(STEP_MARGIN);
-        registered.runner = Box::new(Replayed(Arc::new(workflow)));
+        registered.runner = Box::new(WorkflowRunner(Arc::new(workflow)));
         Ok(registered)
     }
 
@@ -131,7 +131,7 @@ impl Decided {
 }
 
 #[async_trait]
-trait Run: Send + Sync {
+trait RunStep: Send + Sync {
     async fn run(
         &self,
         cx: &Context,
@@ -140,10 +140,10 @@ trait Run: Send + Sync {
     async fn on_failure(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble>;
 }
 
-struct Typed<M>(M);
+struct MachineRunner<M>(M);
 
 #[async_trait]
-impl<M: Machine> Run for Typed<M> {
+impl<M: Machine> RunStep for MachineRunner<M> {
     async fn run(&self, cx: &Context, _: &mut Option<Box<Session>>) -> Result<Decided, Trouble> {
         let state = state_of::<M>(cx)?;
         let outcome = match cx.claim().is_to_answer_cancel() {
@@ -160,10 +160,10 @@ impl<M: Machine> Run for Typed<M> {
 }
 
 /// A workflow; its one step replays its history.
-struct Replayed<W>(Arc<W>);
+struct WorkflowRunner<W>(Arc<W>);
 
 #[async_trait]
-impl<W: Workflow> Run for Replayed<W> {
+impl<W: Workflow> RunStep for WorkflowRunner<W> {
     async fn run(
         &self,
         cx: &Context,

@@ -47,10 +47,10 @@ pub struct Harness {
 
 /// Observes every step of a harness, and holds the requested crashes.
 #[derive(Clone, Default)]
-struct StepObserver(Arc<Mutex<Watched>>);
+struct StepObserver(Arc<Mutex<Observations>>);
 
 #[derive(Default)]
-struct Watched {
+struct Observations {
     tally: RunReport,
     crashes: Vec<Crash>,
     /// The steps of each instance since the last change of the time.
@@ -313,7 +313,7 @@ impl Harness {
         })
     }
 
-    fn watched(&self) -> MutexGuard<'_, Watched> {
+    fn watched(&self) -> MutexGuard<'_, Observations> {
         self.watch.lock()
     }
 }
@@ -418,12 +418,12 @@ impl StepObserver {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Watched> {
+    fn lock(&self) -> MutexGuard<'_, Observations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watched {
+impl Observations {
     /// Counts an outcome, and answers whether the worker crashes here.
     ///
     /// The error names an instance that loops.

@@ -41,9 +41,9 @@ use std::time::{Duration, SystemTime};
 ///
 /// Clones are cheap and refer to the same flow.
 #[derive(Clone)]
-pub struct Flow(Arc<Shared>);
+pub struct Flow(Arc<FlowInner>);
 
-struct Shared {
+struct FlowInner {
     runtime: Mutex<Runtime>,
     /// Sends signals and cancel requests to children; `None` where nothing may be sent.
     client: Option<Client>,
@@ -52,7 +52,7 @@ struct Shared {
 impl Flow {
     pub(super) fn new(runtime: Runtime, client: Option<Client>) -> Flow {
         let runtime = Mutex::new(runtime);
-        Flow(Arc::new(Shared { runtime, client }))
+        Flow(Arc::new(FlowInner { runtime, client }))
     }
 
     /// Locks the runtime, and ignores poisoning.

@@ -164,8 +164,8 @@ impl Reservation {
             let pick = self.into_pick(claim);
             // Register it before the answer: a caller that then waits for the instance need not
             // look.
-            let in_hand = |it: &Pick| hub.in_hand(it.claim.reference(), &it.claim.machine);
-            let _in_hand = pick.as_ref().map(in_hand);
+            let mark = |it: &Pick| hub.mark_running(it.claim.reference(), &it.claim.machine);
+            let _running = pick.as_ref().map(mark);
             // The caller may have gone away.
             let _ = reply.send(answer);
             if let Some(pick) = pick {

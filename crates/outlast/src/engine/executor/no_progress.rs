@@ -24,51 +24,51 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The instances of a node whose last commits made no progress.
 #[derive(Default)]
-pub(crate) struct Circles {
+pub(crate) struct NoProgressCounts {
     /// How many are remembered: at zero, no claim takes the lock.
     remembered: AtomicUsize,
-    counts: Mutex<HashMap<InstanceId, Remembered>>,
+    counts: Mutex<HashMap<InstanceId, LastCount>>,
 }
 
 #[derive(Clone, Copy)]
-struct Remembered {
-    /// A hash of the instance's position; see [`standing`].
-    standing: u64,
+struct LastCount {
+    /// A hash of the instance's position; see [`position`].
+    position: u64,
     commits: u32,
 }
 
 /// Counts the commits in a row without progress while the claim is kept.
-pub(crate) struct Circling<'a> {
-    circles: &'a Circles,
+pub(crate) struct NoProgressCounter<'a> {
+    node_counts: &'a NoProgressCounts,
     id: InstanceId,
     commits: u32,
 }
 
-impl Circles {
+impl NoProgressCounts {
     /// Continues the count of a claimed instance. It starts at zero if the instance has moved.
-    pub(crate) fn resume(&self, claim: &Claim) -> Circling<'_> {
+    pub(crate) fn resume(&self, claim: &Claim) -> NoProgressCounter<'_> {
         let mut commits = 0;
         if self.remembered.load(Ordering::Relaxed) > 0
             && let Some(before) = self.forget(claim.id)
-            && before.standing == standing(claim)
+            && before.position == position(claim)
         {
             commits = before.commits;
         }
-        Circling {
-            circles: self,
+        NoProgressCounter {
+            node_counts: self,
             id: claim.id,
             commits,
         }
     }
 
-    fn forget(&self, id: InstanceId) -> Option<Remembered> {
+    fn forget(&self, id: InstanceId) -> Option<LastCount> {
         let mut counts = self.lock();
         let before = counts.remove(&id);
         self.remembered.store(counts.len(), Ordering::Relaxed);
         before
     }
 
-    fn remember(&self, id: InstanceId, remembered: Remembered) {
+    fn remember(&self, id: InstanceId, remembered: LastCount) {
         let mut counts = self.lock();
         if counts.len() >= REMEMBERED_MAX {
             counts.clear();
@@ -77,12 +77,12 @@ impl Circles {
         self.remembered.store(counts.len(), Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, Remembered>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, LastCount>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Circling<'_> {
+impl NoProgressCounter<'_> {
     /// Counts a commit that is about to be made.
     ///
     /// A commit too many without progress is replaced by a pause with an error that says so.
@@ -103,11 +103,11 @@ impl Circling<'_> {
     }
 
     fn keep(&self, claim: &Claim) {
-        let remembered = Remembered {
-            standing: standing(claim),
+        let remembered = LastCount {
+            position: position(claim),
             commits: self.commits,
         };
-        self.circles.remember(self.id, remembered);
+        self.node_counts.remember(self.id, remembered);
     }
 }
 
@@ -115,7 +115,7 @@ impl Circling<'_> {
 ///
 /// The length of the history is not part of it: a recorded history of a machine grows with every
 /// commit.
-fn standing(claim: &Claim) -> u64 {
+fn position(claim: &Claim) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&claim.step, claim.state.as_str()).hash(&mut hasher);
     (claim.round, claim.run).hash(&mut hasher);

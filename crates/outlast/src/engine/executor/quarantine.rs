@@ -70,14 +70,14 @@ struct QuarantinedClaim {
 }
 
 /// A place in the group, free again when this is dropped.
-pub(crate) struct Admitted<'a> {
-    suspects: &'a Quarantine,
+pub(crate) struct QuarantinePermit<'a> {
+    quarantine: &'a Quarantine,
     claim: ClaimRef,
     crashes: i32,
 }
 
 /// A quarantined instance that is being given back, until this is dropped.
-pub(crate) struct Leaving<'a>(&'a AtomicUsize);
+pub(crate) struct ReturnGuard<'a>(&'a AtomicUsize);
 
 impl Quarantine {
     pub(crate) fn new(slots: usize) -> Quarantine {
@@ -89,7 +89,11 @@ impl Quarantine {
     }
 
     /// Takes a place in the group, if there is one for this instance.
-    pub(crate) fn admit(&self, claim: &Claim, lost: &CancellationToken) -> Option<Admitted<'_>> {
+    pub(crate) fn admit(
+        &self,
+        claim: &Claim,
+        lost: &CancellationToken,
+    ) -> Option<QuarantinePermit<'_>> {
         let mut group = self.group();
         group.retain(|_, member| !member.lost.is_cancelled());
         let limit = self.limit(claim.crashes);
@@ -106,8 +110,8 @@ impl Quarantine {
             lost: lost.clone(),
         };
         group.insert(claim.reference(), member);
-        Some(Admitted {
-            suspects: self,
+        Some(QuarantinePermit {
+            quarantine: self,
             claim: claim.reference(),
             crashes: claim.crashes,
         })
@@ -127,14 +131,14 @@ impl Quarantine {
     ///
     /// The pause grows with the age of the group. Many short pauses would keep the store busy; a
     /// long one would outlast the steps that the instance waits for.
-    pub(crate) fn leave(&self) -> (Duration, Leaving<'_>) {
+    pub(crate) fn leave(&self) -> (Duration, ReturnGuard<'_>) {
         self.leaving.fetch_add(1, Ordering::SeqCst);
         let group = self.group();
         let ages = group.values().map(|member| member.since.elapsed());
         let members = u32::try_from(group.len()).unwrap_or(u32::MAX).max(1);
         let age: Duration = ages.sum::<Duration>() / members;
         let pause = (age / PAUSE_SHARE).clamp(PAUSE_MIN, PAUSE_MAX);
-        (jittered(pause), Leaving(&self.leaving))
+        (jittered(pause), ReturnGuard(&self.leaving))
     }
 
     fn group(&self) -> MutexGuard<'_, HashMap<ClaimRef, QuarantinedClaim>> {
@@ -142,26 +146,27 @@ impl Quarantine {
     }
 }
 
-impl Admitted<'_> {
+impl QuarantinePermit<'_> {
     /// Waits until the quarantined instances of the same claim call are given back.
     pub(crate) async fn settle(&self) {
         let crashes = u32::try_from(self.crashes - QUARANTINE_AFTER + 1).unwrap_or(1);
         tokio::time::sleep(SETTLE.saturating_mul(crashes).min(SETTLE_MAX)).await;
         let begun = Instant::now();
-        while self.suspects.leaving.load(Ordering::SeqCst) > 0 && begun.elapsed() < SETTLE_PATIENCE
+        while self.quarantine.leaving.load(Ordering::SeqCst) > 0
+            && begun.elapsed() < SETTLE_PATIENCE
         {
             tokio::time::sleep(SETTLE_LOOK).await;
         }
     }
 }
 
-impl Drop for Admitted<'_> {
+impl Drop for QuarantinePermit<'_> {
     fn drop(&mut self) {
-        self.suspects.group().remove(&self.claim);
+        self.quarantine.group().remove(&self.claim);
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for ReturnGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -179,12 +184,14 @@ mod tests {
         claim
     }
 
-    fn admitted(suspects: &Quarantine, crashes: &[i32]) -> usize {
+    fn admitted(quarantine: &Quarantine, crashes: &[i32]) -> usize {
         let lost = CancellationToken::new();
         let claims = (0..)
             .zip(crashes)
             .map(|(id, crashes)| suspect(id, *crashes));
-        let admitted: Vec<_> = claims.filter_map(|it| suspects.admit(&it, &lost)).collect();
+        let admitted: Vec<_> = claims
+            .filter_map(|it| quarantine.admit(&it, &lost))
+            .collect();
         admitted.len()
     }
 
@@ -199,43 +206,47 @@ mod tests {
 
     #[test]
     fn each_crash_halves_how_many_run_together_down_to_one() {
-        let suspects = Quarantine::new(100);
+        let quarantine = Quarantine::new(100);
         for (crashes, together) in [(3, 50), (4, 25), (5, 12), (8, 1), (9, 1), (i32::MAX, 1)] {
-            assert_eq!(admitted(&suspects, &[crashes; 200]), together, "{crashes}");
+            assert_eq!(
+                admitted(&quarantine, &[crashes; 200]),
+                together,
+                "{crashes}"
+            );
         }
         assert_eq!(admitted(&Quarantine::new(1), &[3; 4]), 1);
     }
 
     #[test]
     fn the_most_suspicious_member_bounds_the_group() {
-        let suspects = Quarantine::new(16);
-        assert_eq!(admitted(&suspects, &[6, 3, 3, 3]), 1);
-        assert_eq!(admitted(&suspects, &[3, 6, 3, 3]), 3);
+        let quarantine = Quarantine::new(16);
+        assert_eq!(admitted(&quarantine, &[6, 3, 3, 3]), 1);
+        assert_eq!(admitted(&quarantine, &[3, 6, 3, 3]), 3);
     }
 
     #[test]
     fn a_member_whose_claim_is_lost_keeps_no_place() {
-        let suspects = Quarantine::new(1);
+        let quarantine = Quarantine::new(1);
         let (gone, lost) = (CancellationToken::new(), CancellationToken::new());
-        let _blocked = suspects.admit(&suspect(1, 3), &gone).unwrap();
-        assert!(suspects.admit(&suspect(2, 3), &lost).is_none());
+        let _blocked = quarantine.admit(&suspect(1, 3), &gone).unwrap();
+        assert!(quarantine.admit(&suspect(2, 3), &lost).is_none());
         gone.cancel();
-        assert!(suspects.admit(&suspect(2, 3), &lost).is_some());
+        assert!(quarantine.admit(&suspect(2, 3), &lost).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_suspect_waits_for_a_share_of_the_time_that_the_group_has_run() {
-        let suspects = Quarantine::new(2);
+        let quarantine = Quarantine::new(2);
         let lost = CancellationToken::new();
-        let _member = suspects.admit(&suspect(1, 3), &lost);
-        assert!(suspects.leave().0 <= PAUSE_MIN * 2);
+        let _member = quarantine.admit(&suspect(1, 3), &lost);
+        assert!(quarantine.leave().0 <= PAUSE_MIN * 2);
         tokio::time::advance(Duration::from_secs(8)).await;
-        let pause = suspects.leave().0;
+        let pause = quarantine.leave().0;
         assert!(
             pause > Duration::from_millis(900) && pause < Duration::from_secs(4),
             "{pause:?}"
         );
         tokio::time::advance(Duration::from_secs(3_600)).await;
-        assert!(suspects.leave().0 <= PAUSE_MAX * 2);
+        assert!(quarantine.leave().0 <= PAUSE_MAX * 2);
     }
 }

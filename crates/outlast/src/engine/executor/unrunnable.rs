@@ -11,7 +11,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How many different reasons are remembered.
-const OBSTACLES_MAX: usize = 1_000;
+const REASONS_MAX: usize = 1_000;
 
 /// Why this node cannot run an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ impl Unrunnable {
 }
 
 /// A reason that was just met.
-pub(crate) struct Met {
+pub(crate) struct Postponement {
     /// Whether this is the first time, which is worth a log line.
     pub(crate) is_new: bool,
     /// How long to leave the instance alone.
@@ -52,21 +52,21 @@ pub(crate) struct Met {
 pub(crate) struct Unrunnables(Mutex<HashMap<Unrunnable, u32>>);
 
 impl Unrunnables {
-    pub(crate) fn meet(&self, obstacle: Unrunnable) -> Met {
-        let mut obstacles = self.lock();
-        if obstacles.len() >= OBSTACLES_MAX && !obstacles.contains_key(&obstacle) {
-            obstacles.clear();
+    pub(crate) fn note(&self, reason: Unrunnable) -> Postponement {
+        let mut reasons = self.lock();
+        if reasons.len() >= REASONS_MAX && !reasons.contains_key(&reason) {
+            reasons.clear();
         }
-        let seen = obstacles.entry(obstacle).or_default();
+        let seen = reasons.entry(reason).or_default();
         let pause = PAUSE.saturating_mul(1 << (*seen).min(6)).min(PAUSE_MAX);
         let is_new = *seen == 0;
         *seen = seen.saturating_add(1);
-        Met { is_new, pause }
+        Postponement { is_new, pause }
     }
 
     /// Forgets a reason that no longer applies.
-    pub(crate) fn overcome(&self, obstacle: &Unrunnable) {
-        self.lock().remove(obstacle);
+    pub(crate) fn forget(&self, reason: &Unrunnable) {
+        self.lock().remove(reason);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Unrunnable, u32>> {

@@ -20,16 +20,16 @@ impl Executor {
     /// Leaves a step that this build does not know to a node with a newer build.
     pub(super) async fn leave_unknown_step(&self, claim: &Claim, held: &ClaimGuard) -> ClaimEnd {
         let step = (claim.machine.clone(), claim.version, claim.step.clone());
-        let met = self
-            .obstacles
-            .meet(Unrunnable::UnknownStep(step.0, step.1, step.2));
-        if met.is_new {
+        let postponed = self
+            .unrunnables
+            .note(Unrunnable::UnknownStep(step.0, step.1, step.2));
+        if postponed.is_new {
             tracing::warn!(
                 machine = claim.machine, version = claim.version, step = claim.step, instance = %claim.id,
                 "this build does not know the step; it is left in the queue for one that does"
             );
         }
-        let pause = met.pause;
+        let pause = postponed.pause;
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("unknown-step-is-charged") {
             let (state, error) = (claim.state.clone(), None);
@@ -51,7 +51,7 @@ impl Executor {
 
     /// Gives back a quarantined instance for which the group has no place.
     pub(super) async fn leave_suspect(&self, claim: &Claim, held: &ClaimGuard) -> ClaimEnd {
-        let (pause, _leaving) = self.suspects.leave();
+        let (pause, _leaving) = self.quarantine.leave();
         self.release(claim, held, pause, "suspect").await
     }
 
@@ -91,14 +91,15 @@ impl Executor {
         unreadable: &Unreadable,
         held: &ClaimGuard,
     ) -> ClaimEnd {
-        let met = self.obstacles.meet(Unrunnable::of(&unreadable.error));
-        if met.is_new {
+        let postponed = self.unrunnables.note(Unrunnable::of(&unreadable.error));
+        if postponed.is_new {
             tracing::warn!(
                 instance = %claim.id, machine = claim.machine, version = claim.version, step = claim.step,
                 "{unreadable}; it is left in the queue for a node that can read it"
             );
         }
-        self.release(claim, held, met.pause, "unreadable").await
+        self.release(claim, held, postponed.pause, "unreadable")
+            .await
     }
 
     /// Handles user code that was dropped while it awaited, and so has no outcome.

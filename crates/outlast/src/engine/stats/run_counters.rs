@@ -18,12 +18,12 @@ const WAYS_MAX: usize = RUN_STATS_MAX;
 /// The steps that have run since the last flush.
 #[derive(Debug, Default)]
 pub(crate) struct RunCounters {
-    ways: Mutex<HashMap<Way, Sums>>,
+    ways: Mutex<HashMap<StepPath, RunSums>>,
 }
 
 /// A step, its outcome, and the step that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Way {
+struct StepPath {
     machine: &'static str,
     version: i32,
     step: &'static str,
@@ -32,7 +32,7 @@ struct Way {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct RunSums {
     count: u64,
     micros: u64,
 }
@@ -46,7 +46,7 @@ impl RunCounters {
         outcome: &Outcome,
         took: Duration,
     ) {
-        let way = Way {
+        let way = StepPath {
             machine: machine.name,
             version: machine.version,
             step,
@@ -83,7 +83,7 @@ impl RunCounters {
         runs.collect()
     }
 
-    fn ways(&self) -> MutexGuard<'_, HashMap<Way, Sums>> {
+    fn ways(&self) -> MutexGuard<'_, HashMap<StepPath, RunSums>> {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -23,7 +23,7 @@ static IDLE: Mutex<Vec<Sandbox>> = Mutex::new(Vec::new());
 struct Sandbox {
     /// A runtime that never runs.
     runtime: Runtime,
-    unheard: Arc<Unheard>,
+    unheard: Arc<NoopWaker>,
     waker: Waker,
 }
 
@@ -43,11 +43,11 @@ const POLLS_MAX: usize = 1_000;
 /// A waker that wakes nothing: the session polls the code when one of its calls is answered. Code
 /// that wakes itself during a poll has only yielded, and is polled again.
 #[derive(Default)]
-struct Unheard {
+struct NoopWaker {
     was_woken: AtomicBool,
 }
 
-impl Wake for Unheard {
+impl Wake for NoopWaker {
     fn wake(self: Arc<Self>) {
         self.was_woken.store(true, Ordering::Relaxed);
     }
@@ -61,7 +61,7 @@ pub(in crate::workflow) fn poll<T>(
     wake_calls: impl FnOnce(),
 ) -> (Poll<T>, Option<Violation>) {
     let Some(mut sandbox) = Sandbox::take() else {
-        let polled = Sandbox::poll(code, &Unheard::default(), Waker::noop());
+        let polled = Sandbox::poll(code, &NoopWaker::default(), Waker::noop());
         wake_calls();
         return (polled, None);
     };
@@ -85,7 +85,7 @@ impl Sandbox {
     /// Polls code until it waits or ends.
     fn poll<T>(
         mut code: impl FnMut(&mut Context<'_>) -> Poll<T>,
-        unheard: &Unheard,
+        unheard: &NoopWaker,
         waker: &Waker,
     ) -> Poll<T> {
         let mut cx = Context::from_waker(waker);
@@ -106,7 +106,7 @@ impl Sandbox {
         let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.or_else(|| {
             let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-            let unheard = Arc::<Unheard>::default();
+            let unheard = Arc::<NoopWaker>::default();
             let waker = Waker::from(unheard.clone());
             Some(Sandbox {
                 runtime,
@@ -121,7 +121,7 @@ impl Sandbox {
         // Two references are ours: this one and the one in our waker.
         let is_kept = Arc::strong_count(&self.unheard) > 2;
         if is_kept {
-            self.unheard = Arc::<Unheard>::default();
+            self.unheard = Arc::<NoopWaker>::default();
             self.waker = Waker::from(self.unheard.clone());
         }
         is_kept

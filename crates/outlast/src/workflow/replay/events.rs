@@ -256,7 +256,7 @@ pub(crate) struct Mismatch {
 
 /// The data of `ChildTold`: a message that was sent to a child.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct ChildMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) child: Option<InstanceId>,
     pub(crate) answer: String,

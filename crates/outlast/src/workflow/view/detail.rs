@@ -6,7 +6,7 @@
 use super::waits::GroupPlace;
 use crate::machine::Transition;
 use crate::workflow::replay::events::{
-    Ended, Failed, Marked, Mismatch, Reason, Resolved, Scheduled, Told, WaitData,
+    ChildMessage, Ended, Failed, Marked, Mismatch, Reason, Resolved, Scheduled, WaitData,
 };
 use crate::workflow::replay::events::{GroupPosition, data_of};
 use outlast_core::{ClosePolicy, Event, EventKind, InstanceId, Timestamp};
@@ -82,7 +82,7 @@ impl EventDetail {
                 reason: Some(it.error),
                 ..EventDetail::default()
             }),
-            EventKind::ChildTold => data_of::<Told>(data).map_or(none, |it| EventDetail {
+            EventKind::ChildTold => data_of::<ChildMessage>(data).map_or(none, |it| EventDetail {
                 child: it.child,
                 reason: Some(it.answer),
                 ..EventDetail::default()

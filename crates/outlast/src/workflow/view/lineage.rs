@@ -77,19 +77,19 @@ impl Client {
         loop {
             let events = self.history(request).await?;
             let new = events.iter().filter(|it| it.call > Some(after));
-            new.for_each(|event| tell(&mut calls, event));
+            new.for_each(|event| apply(&mut calls, event));
             match events.last() {
                 Some(last) if events.more => request.after = last.seq,
                 Some(_) | None => break,
             }
         }
         let mut calls: Vec<ChildCall> = calls.into_values().take(max).collect();
-        self.see(instance, &mut calls).await?;
+        self.read_status(instance, &mut calls).await?;
         Ok(calls)
     }
 
     /// Reads the status of children without a recorded end.
-    async fn see(&self, instance: &Instance, calls: &mut [ChildCall]) -> Result<()> {
+    async fn read_status(&self, instance: &Instance, calls: &mut [ChildCall]) -> Result<()> {
         let open = calls.iter().filter(|it| !it.is_recorded);
         let rounds: BTreeSet<i32> = open.map(|it| it.place.0).collect();
         let mut seen: HashMap<(i32, i32), ChildStatus> = HashMap::new();
@@ -138,7 +138,7 @@ impl ChildStatus {
 }
 
 /// Applies an event to the calls.
-fn tell(calls: &mut BTreeMap<i32, ChildCall>, event: &Event) {
+fn apply(calls: &mut BTreeMap<i32, ChildCall>, event: &Event) {
     let Some(call) = event.call else {
         return;
     };

@@ -9,7 +9,7 @@ use crate::workflow::replay::events::{
     Ended, GroupPosition, Mismatch, Reason, Scheduled, WaitData, data_of,
 };
 pub use groups::{GroupWait, WindowWait};
-use groups::{Uncounted, groups, members_of};
+use groups::{UnreadChildren, groups, members_of};
 
 use crate::client::Client;
 use outlast_core::limits::HISTORY_PAGE_MAX;
@@ -123,8 +123,8 @@ impl Client {
     /// Identifies the awaited children and removes the finished ones.
     ///
     /// If there are more children than are read, it returns how many have finished.
-    async fn see_children(&self, instance: &Instance, waits: &mut Waits) -> Result<Uncounted> {
-        let mut uncounted = Uncounted::default();
+    async fn see_children(&self, instance: &Instance, waits: &mut Waits) -> Result<UnreadChildren> {
+        let mut uncounted = UnreadChildren::default();
         if waits.open.iter().all(|it| it.started.is_none()) {
             return Ok(uncounted);
         }

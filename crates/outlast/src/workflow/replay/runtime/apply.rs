@@ -6,8 +6,8 @@ use super::calls::{Answered, CallEnd, WaitKind};
 use super::{MayRun, Runtime, index_of};
 use crate::workflow::FlowErrorKind;
 use crate::workflow::replay::events::{
-    CallKind, Completed, Consumed, Ended, Failed, Outline, Reason, Resolved, RunStart, Scheduled,
-    Told, WaitData, data, event, failure_kind,
+    CallKind, ChildMessage, Completed, Consumed, Ended, Failed, Outline, Reason, Resolved,
+    RunStart, Scheduled, WaitData, data, event, failure_kind,
 };
 use outlast_core::{EventKind, Invalid, Json, NewEvent, Timestamp};
 use std::collections::BTreeSet;
@@ -115,7 +115,7 @@ impl Runtime {
                 Ok(self.end(index, kind, call, Answered::Step(failed)))
             }
             EventKind::ChildTold if self.call(call).kind == CallKind::Tell => {
-                let told: Told = data(event)?;
+                let told: ChildMessage = data(event)?;
                 let answer = Json::of(&told.answer)?;
                 Ok(self.end(index, kind, call, Answered::Well(answer)))
             }
@@ -253,7 +253,7 @@ impl Runtime {
                 })
             }
             WaitKind::Selection => {
-                let decided = combinator.standing.iter().enumerate();
+                let decided = combinator.progress.iter().enumerate();
                 let decided = decided.filter_map(|(index, member)| {
                     member.decided.map(|(event, bad)| (event, index, bad))
                 });

@@ -152,7 +152,7 @@ pub(in crate::workflow) struct Combinator {
     /// The index of the first call of each member of a selection; a group is one member.
     pub(in crate::workflow) members: Vec<usize>,
     /// The progress of each member of a selection.
-    pub(in crate::workflow) standing: Vec<SelectionMember>,
+    pub(in crate::workflow) progress: Vec<SelectionMember>,
     pub(in crate::workflow) window: Option<u32>,
     /// The calls, by index, that are cancelled if they still run when it is decided.
     pub(in crate::workflow) cancelled: Vec<Range<usize>>,
@@ -175,7 +175,7 @@ impl Combinator {
         let member = self.members.partition_point(|begin| *begin <= index);
         let member = member
             .checked_sub(1)
-            .and_then(|it| self.standing.get_mut(it));
+            .and_then(|it| self.progress.get_mut(it));
         let Some(member) = member else {
             return;
         };

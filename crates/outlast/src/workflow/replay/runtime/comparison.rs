@@ -20,7 +20,7 @@ const REORDERED_MAX: usize = 100;
 const SEARCH_STEPS_MAX: usize = 10_000;
 
 /// Searches for an order of the new calls that matches the history.
-struct Search<'a> {
+struct OrderSearch<'a> {
     runtime: &'a Runtime,
     /// The index after the last new call.
     end: usize,
@@ -29,13 +29,13 @@ struct Search<'a> {
     ordered: Vec<Range<usize>>,
 }
 
-impl Search<'_> {
+impl OrderSearch<'_> {
     /// Puts all these blocks into an order that the history has from this index on.
     fn finds_order(&mut self, at: usize, rest: &[Range<usize>]) -> bool {
         if rest.is_empty() {
             return true;
         }
-        let mut candidates: Vec<(Rank, usize)> = (0..)
+        let mut candidates: Vec<(BlockFit, usize)> = (0..)
             .zip(rest)
             .filter_map(|(index, block)| Some((self.rank(block, at)?, index)))
             .collect();
@@ -58,20 +58,20 @@ impl Search<'_> {
     }
 
     /// Returns how well a block fits at an index; `None` when the history has another call there.
-    fn rank(&self, block: &Range<usize>, at: usize) -> Option<Rank> {
+    fn rank(&self, block: &Range<usize>, at: usize) -> Option<BlockFit> {
         let is_recorded_at = |at| self.runtime.block_is_alike(block, at) == Some(true);
         match self.runtime.block_is_alike(block, at) {
-            Some(true) => Some(Rank::Recorded),
+            Some(true) => Some(BlockFit::Recorded),
             Some(false) => None,
-            None if (at..self.end).any(is_recorded_at) => Some(Rank::RecordedLater),
-            None => Some(Rank::Unrecorded),
+            None if (at..self.end).any(is_recorded_at) => Some(BlockFit::RecordedLater),
+            None => Some(BlockFit::Unrecorded),
         }
     }
 }
 
 /// How well a block fits, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+enum BlockFit {
     /// The history has the block there.
     Recorded,
     /// The history has nothing there, and the block nowhere.
@@ -132,7 +132,7 @@ impl Runtime {
         if outlast_core::mutant::is("calls-keep-the-order-of-the-poll") {
             return;
         }
-        let mut search = Search {
+        let mut search = OrderSearch {
             runtime: self,
             end: self.calls.len(),
             steps: SEARCH_STEPS_MAX,
@@ -170,7 +170,7 @@ impl Runtime {
     fn is_alike(&self, call: usize, at: usize) -> Option<bool> {
         let call = &self.calls[call];
         let event = self.first_event(at as i32 + 1)?.1;
-        let is_same_input = || match Recorded::of(event) {
+        let is_same_input = || match RecordedCall::of(event) {
             Ok(recorded) => recorded.differs_from(&call.ask).is_none_or(|it| !it.0),
             Err(_) => true,
         };
@@ -229,8 +229,8 @@ impl Runtime {
             return None;
         }
         // An unreadable event blocks when it is applied.
-        let recorded = Recorded::of(event).ok()?;
-        let setting = Setting::of(self.waits[it.wait as usize].kind, it.place.as_deref());
+        let recorded = RecordedCall::of(event).ok()?;
+        let setting = CallForm::of(self.waits[it.wait as usize].kind, it.place.as_deref());
         if let Some(recorded) = recorded.setting()
             && !setting.fits(recorded)
             && !self.was_changed_before(first, setting, recorded)
@@ -254,8 +254,13 @@ impl Runtime {
     /// Returns whether an older build has let a group grow, before groups were compared.
     ///
     /// Then the group has events of both sizes.
-    fn was_changed_before(&self, first: usize, found: Setting<'_>, recorded: Setting<'_>) -> bool {
-        let (Setting::In(place), Setting::In(recorded)) = (found, recorded) else {
+    fn was_changed_before(
+        &self,
+        first: usize,
+        found: CallForm<'_>,
+        recorded: CallForm<'_>,
+    ) -> bool {
+        let (CallForm::In(place), CallForm::In(recorded)) = (found, recorded) else {
             return false;
         };
         let has_same_place = (&place.path, place.index) == (&recorded.path, recorded.index);
@@ -264,9 +269,9 @@ impl Runtime {
         }
         let mut later = (first..).map_while(|index| self.history.get(index));
         later.any(|event| {
-            let recorded = Recorded::of(event);
-            let recorded = recorded.as_ref().ok().and_then(Recorded::setting);
-            matches!(recorded, Some(Setting::In(recorded)) if place.is_beside(recorded))
+            let recorded = RecordedCall::of(event);
+            let recorded = recorded.as_ref().ok().and_then(RecordedCall::setting);
+            matches!(recorded, Some(CallForm::In(recorded)) if place.is_beside(recorded))
         })
     }
 
@@ -326,21 +331,21 @@ fn is_same_call(kind: CallKind, name: &str, event: &NewEvent) -> bool {
 }
 
 /// What the first event of a call says about it.
-enum Recorded {
+enum RecordedCall {
     Child(Box<Scheduled>),
     Waiting(WaitData),
     /// The call was answered at once, or is a group.
     Other,
 }
 
-impl Recorded {
-    fn of(event: &NewEvent) -> Result<Recorded, Invalid> {
+impl RecordedCall {
+    fn of(event: &NewEvent) -> Result<RecordedCall, Invalid> {
         match event.kind {
             EventKind::ActivityScheduled | EventKind::ChildScheduled => {
-                data(event).map(Recorded::Child)
+                data(event).map(RecordedCall::Child)
             }
             EventKind::StepScheduled | EventKind::TimerScheduled | EventKind::SignalAwaited => {
-                data(event).map(Recorded::Waiting)
+                data(event).map(RecordedCall::Waiting)
             }
             EventKind::RunStarted
             | EventKind::StepCompleted
@@ -369,7 +374,7 @@ impl Recorded {
             | EventKind::RunCompleted
             | EventKind::RunFailed
             | EventKind::RunCancelled
-            | EventKind::Transitioned => Ok(Recorded::Other),
+            | EventKind::Transitioned => Ok(RecordedCall::Other),
         }
     }
 
@@ -378,11 +383,11 @@ impl Recorded {
     /// `None` where the argument was not recorded.
     fn differs_from(&self, ask: &Ask) -> Option<(bool, Option<u32>)> {
         match (ask, self) {
-            (Ask::Child(child), Recorded::Child(recorded)) => Some((
+            (Ask::Child(child), RecordedCall::Child(recorded)) => Some((
                 !is_digest_of(&recorded.input, &child.row.state),
                 recorded.process,
             )),
-            (Ask::Timer(after), Recorded::Waiting(recorded)) => {
+            (Ask::Timer(after), RecordedCall::Waiting(recorded)) => {
                 let us = recorded.after_us?;
                 Some((us != outlast_core::micros(*after), recorded.process))
             }
@@ -391,24 +396,24 @@ impl Recorded {
     }
 
     /// Returns the setting of the call; `None` where it was not recorded.
-    fn setting(&self) -> Option<Setting<'_>> {
+    fn setting(&self) -> Option<CallForm<'_>> {
         let (group, launched) = match self {
-            Recorded::Child(it) => (it.group.as_ref(), it.launched),
-            Recorded::Waiting(it) => (it.group.as_ref(), None),
-            Recorded::Other => return None,
+            RecordedCall::Child(it) => (it.group.as_ref(), it.launched),
+            RecordedCall::Waiting(it) => (it.group.as_ref(), None),
+            RecordedCall::Other => return None,
         };
         Some(match (group, launched) {
-            (Some(place), _) => Setting::In(place),
-            (None, Some(true)) => Setting::Launched,
-            (None, Some(false)) => Setting::Awaited,
-            (None, None) => Setting::Alone,
+            (Some(place), _) => CallForm::In(place),
+            (None, Some(true)) => CallForm::Launched,
+            (None, Some(false)) => CallForm::Awaited,
+            (None, None) => CallForm::Alone,
         })
     }
 }
 
 /// How a call is made.
 #[derive(Clone, Copy)]
-enum Setting<'a> {
+enum CallForm<'a> {
     /// In a group or a selection.
     In(&'a GroupPosition),
     /// Alone. For a child it is unknown whether it was awaited.
@@ -419,33 +424,35 @@ enum Setting<'a> {
     Launched,
 }
 
-impl Setting<'_> {
-    fn of(kind: WaitKind, place: Option<&GroupPosition>) -> Setting<'_> {
+impl CallForm<'_> {
+    fn of(kind: WaitKind, place: Option<&GroupPosition>) -> CallForm<'_> {
         match (place, kind) {
-            (Some(place), _) => Setting::In(place),
-            (None, WaitKind::Launch) => Setting::Launched,
-            (None, WaitKind::Single | WaitKind::Group | WaitKind::Selection) => Setting::Awaited,
+            (Some(place), _) => CallForm::In(place),
+            (None, WaitKind::Launch) => CallForm::Launched,
+            (None, WaitKind::Single | WaitKind::Group | WaitKind::Selection) => CallForm::Awaited,
         }
     }
 
     /// Returns whether the code makes the call as the history has it.
-    fn fits(self, recorded: Setting<'_>) -> bool {
+    fn fits(self, recorded: CallForm<'_>) -> bool {
         match (self, recorded) {
-            (Setting::In(place), Setting::In(recorded)) => place.fits(recorded),
-            (Setting::In(_), _) | (_, Setting::In(_)) => false,
-            (Setting::Launched, Setting::Awaited) | (Setting::Awaited, Setting::Launched) => false,
-            (Setting::Alone | Setting::Awaited | Setting::Launched, _) => true,
+            (CallForm::In(place), CallForm::In(recorded)) => place.fits(recorded),
+            (CallForm::In(_), _) | (_, CallForm::In(_)) => false,
+            (CallForm::Launched, CallForm::Awaited) | (CallForm::Awaited, CallForm::Launched) => {
+                false
+            }
+            (CallForm::Alone | CallForm::Awaited | CallForm::Launched, _) => true,
         }
     }
 }
 
-impl fmt::Display for Setting<'_> {
+impl fmt::Display for CallForm<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Setting::In(place) => place.fmt(f),
-            Setting::Alone => f.write_str("in no group"),
-            Setting::Awaited => f.write_str("awaited alone"),
-            Setting::Launched => f.write_str("started without being awaited"),
+            CallForm::In(place) => place.fmt(f),
+            CallForm::Alone => f.write_str("in no group"),
+            CallForm::Awaited => f.write_str("awaited alone"),
+            CallForm::Launched => f.write_str("started without being awaited"),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Runtime;
 use super::calls::{Answered, Ask, WaitKind};
 use crate::machine::RetryPolicy;
 use crate::workflow::replay::events::{
-    CallKind, Completed, Marked, Reason, Scheduled, Told, WaitData, digest, event, process,
+    CallKind, ChildMessage, Completed, Marked, Reason, Scheduled, WaitData, digest, event, process,
 };
 use outlast_core::{EventKind, Json, NewEvent, NewInstance, Timestamp};
 use std::collections::BTreeSet;
@@ -85,7 +85,7 @@ impl Runtime {
         let (call, name) = (Some(number), it.name.as_str());
         Some(match (it.kind, result) {
             (CallKind::Tell, Ok(answer)) => {
-                let told = Told {
+                let told = ChildMessage {
                     child: None,
                     answer: answer.decode().unwrap_or_default(),
                 };
@@ -133,7 +133,7 @@ impl Runtime {
             };
             let mut row = row.clone();
             if let Some(policy) = policy {
-                (row.step, row.state) = fixed(*policy, &row.state);
+                (row.step, row.state) = scheduled_state(*policy, &row.state);
             }
             row.trace = row.trace.or_else(|| self.identity.trace.clone());
             let event = event(kind, Some(call), &it.name, &scheduled, None);
@@ -209,14 +209,15 @@ impl Runtime {
 /// Returns step and state of a job with its retry policy.
 ///
 /// They are those of [`Perform::Scheduled`](crate::machine::Perform).
-fn fixed(policy: RetryPolicy, args: &Json) -> (String, Json) {
+fn scheduled_state(policy: RetryPolicy, args: &Json) -> (String, Json) {
     #[derive(serde::Serialize)]
-    struct Fixed<'a> {
+    struct ScheduledState<'a> {
         args: &'a Json,
         policy: RetryPolicy,
     }
 
-    let text = serde_json::to_string(&Fixed { args, policy }).expect("both are plain JSON");
+    let text =
+        serde_json::to_string(&ScheduledState { args, policy }).expect("both are plain JSON");
     let state = Json::stored(text).expect("serde writes JSON");
     ("scheduled".into(), state)
 }

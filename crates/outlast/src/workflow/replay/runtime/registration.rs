@@ -62,7 +62,7 @@ impl Runtime {
         let combinator = groups.first().map(|&call| Combinator {
             call,
             members: spread.members,
-            standing: Vec::new(),
+            progress: Vec::new(),
             window: spread.window,
             cancelled: spread.cancelled,
             groups: groups.len(),
@@ -76,9 +76,12 @@ impl Runtime {
             combinator: combinator.map(Box::new),
         };
         if kind == WaitKind::Selection {
-            let standing = it.members().map(|leaves| self.standing(leaves)).collect();
+            let progress = it
+                .members()
+                .map(|leaves| self.member_progress(leaves))
+                .collect();
             if let Some(combinator) = &mut it.combinator {
-                combinator.standing = standing;
+                combinator.progress = progress;
             }
         }
         self.waits.push(it);
@@ -88,7 +91,7 @@ impl Runtime {
     /// Returns the progress of a member of a selection.
     ///
     /// Children that were started before may already have ended.
-    fn standing(&self, leaves: &[i32]) -> SelectionMember {
+    fn member_progress(&self, leaves: &[i32]) -> SelectionMember {
         let ends = leaves.iter().filter_map(|leaf| {
             let end = self.call(*leaf).end.as_ref()?;
             Some((end.event, end.answer.is_bad().then_some(*leaf)))

@@ -3,7 +3,7 @@
 //!
 //! The session calls it. Each arrival becomes an event before the code sees it.
 
-use super::super::events::{CallKind, Ended, Told, end_of, event};
+use super::super::events::{CallKind, ChildMessage, Ended, end_of, event};
 use super::Session;
 use crate::machine::{Context, Trouble};
 use outlast_core::{Child, EventKind, InstanceId, NewEvent, Note, Signal, Timestamp};
@@ -37,15 +37,15 @@ impl Session {
                 return;
             }
             match arrival.what {
-                What::Event(event) => self.tell(event),
-                What::Timer => {
+                ArrivalKind::Event(event) => self.tell(event),
+                ArrivalKind::Timer => {
                     if self.is_waited_for(arrival.call) {
                         let waiting = super::super::events::WaitData::default();
                         let (kind, call) = (EventKind::TimerFired, Some(arrival.call));
                         self.tell(event(kind, call, "", &waiting, Some(arrival.at)));
                     }
                 }
-                What::Signal(signal) => {
+                ArrivalKind::Signal(signal) => {
                     let place = self.inbox.iter().position(|it| it.id == signal.id);
                     if let Some(place) = place
                         && self.is_waited_for(arrival.call)
@@ -157,7 +157,7 @@ impl Session {
             .map(|(call, at)| Arrival {
                 at,
                 call,
-                what: What::Timer,
+                what: ArrivalKind::Timer,
             })
             .collect())
     }
@@ -175,7 +175,7 @@ impl Session {
                 arrivals.push(Arrival {
                     at: signal.inserted_at,
                     call,
-                    what: What::Signal(signal.clone()),
+                    what: ArrivalKind::Signal(signal.clone()),
                 });
             }
         }
@@ -220,7 +220,7 @@ impl Session {
         cancelled.map_err(Trouble::Store)?;
         let known: HashMap<i32, InstanceId> = told.into_iter().collect();
         for call in calls {
-            let note = Told {
+            let note = ChildMessage {
                 child: known.get(&call).copied(),
                 answer: "cancel".into(),
             };
@@ -241,10 +241,10 @@ impl Session {
 pub(super) struct Arrival {
     at: Timestamp,
     call: i32,
-    what: What,
+    what: ArrivalKind,
 }
 
-enum What {
+enum ArrivalKind {
     /// It happened, whether or not a call waits for it.
     Event(NewEvent),
     /// It counts only while a call waits for it.
@@ -257,7 +257,7 @@ impl Arrival {
         Arrival {
             at,
             call,
-            what: What::Event(event),
+            what: ArrivalKind::Event(event),
         }
     }
 }

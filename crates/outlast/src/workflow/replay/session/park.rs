@@ -97,11 +97,11 @@ fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
     let mut sets = Vec::new();
     for wait in runtime.waiting() {
         let round = started.filter(|(it, _)| *it == wait);
-        let mut starting = RoundMembers::of(round.map(|(_, round)| round));
+        let mut starting = NewChildren::of(round.map(|(_, round)| round));
         // The first member of a selection decides, and each member waits for all of its calls. A
         // group is one member.
         for leaves in runtime.waits[wait].members() {
-            let wakes = Wakes::of(runtime, leaves, &mut starting);
+            let wakes = WakeConditions::of(runtime, leaves, &mut starting);
             let due = wakes.due().map(due);
             park.deadline = earlier(park.deadline, due, runtime.now());
             park.names.extend(wakes.names);
@@ -112,7 +112,7 @@ fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
     park.names.dedup();
     let sets = merge_excess(sets);
     park.join_sets = (!sets.is_empty()).then(|| JoinSets {
-        sets: sets.into_iter().map(Part::awaited).collect(),
+        sets: sets.into_iter().map(JoinPart::awaited).collect(),
     });
     park
 }
@@ -127,14 +127,14 @@ fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<
     let mut members = runtime.waits[wait].members();
     let leaves = members.next().filter(|_| members.next().is_none())?;
     let round = started.filter(|(it, _)| *it == wait);
-    let mut starting = RoundMembers::of(round.map(|(_, round)| round));
-    let Wakes {
+    let mut starting = NewChildren::of(round.map(|(_, round)| round));
+    let WakeConditions {
         mut names,
         latest,
         part,
         is_whole,
         ..
-    } = Wakes::of(runtime, leaves, &mut starting);
+    } = WakeConditions::of(runtime, leaves, &mut starting);
     let things = names.len() + usize::from(latest.is_some()) + usize::from(part.is_some());
     // A child outside of the group must not be counted as one of its members. Then a failed child
     // of the group would not wake the workflow.
@@ -162,14 +162,14 @@ fn all_of_one_group(runtime: &Runtime, started: Option<(usize, i32)>) -> Option<
 }
 
 /// The children of a wait that the parking commit starts: their round, and how many were counted.
-struct RoundMembers {
+struct NewChildren {
     round: Option<i32>,
     met: i32,
 }
 
-impl RoundMembers {
-    fn of(round: Option<i32>) -> RoundMembers {
-        RoundMembers { round, met: 0 }
+impl NewChildren {
+    fn of(round: Option<i32>) -> NewChildren {
+        NewChildren { round, met: 0 }
     }
 
     /// Returns the round and position that the next of them will have.
@@ -182,19 +182,19 @@ impl RoundMembers {
 
 /// What wakes a workflow that waits for one member.
 #[derive(Default)]
-struct Wakes {
+struct WakeConditions {
     names: Vec<String>,
     /// The latest timer.
     latest: Option<DueTime>,
-    part: Option<Part>,
+    part: Option<JoinPart>,
     /// Whether this covers everything that is open of the member.
     is_whole: bool,
 }
 
-impl Wakes {
-    fn of(runtime: &Runtime, leaves: &[i32], starting: &mut RoundMembers) -> Wakes {
+impl WakeConditions {
+    fn of(runtime: &Runtime, leaves: &[i32], starting: &mut NewChildren) -> WakeConditions {
         let mut names = Vec::new();
-        let mut part = Part::default();
+        let mut part = JoinPart::default();
         let mut latest: Option<DueTime> = None;
         let mut is_whole = true;
         let mut seen = HashSet::new();
@@ -216,7 +216,7 @@ impl Wakes {
                 Ask::Work | Ask::Nothing => is_whole = false,
             }
         }
-        Wakes {
+        WakeConditions {
             names,
             latest,
             part: (part.count > 0).then_some(part),
@@ -236,7 +236,7 @@ impl Wakes {
 
 /// Children that are awaited together; becomes a `JoinSet`.
 #[derive(Clone, Default)]
-struct Part {
+struct JoinPart {
     /// Ranges of positions in a round, in any order. A child in a range that has finished does not
     /// finish again. A child in a range that is not awaited may wake the workflow too early.
     ranges: Vec<ChildRange>,
@@ -244,7 +244,7 @@ struct Part {
     count: i32,
 }
 
-impl Part {
+impl JoinPart {
     /// Adds a child; children at consecutive positions share a range.
     fn add(&mut self, round: i32, position: i32, child: Option<InstanceId>) {
         self.count += 1;
@@ -271,7 +271,7 @@ impl Part {
     /// Merges two sets: the first of the two to complete wakes the workflow.
     ///
     /// It never wakes too late. For single children it never wakes too early either.
-    fn or(mut self, other: Part) -> Part {
+    fn or(mut self, other: JoinPart) -> JoinPart {
         self.count = self.count.min(other.count);
         self.children.extend(other.children);
         self.ranges.extend(other.ranges);
@@ -299,14 +299,15 @@ impl Part {
 ///
 /// Single children become one set, since the first of them decides. If there are still too many,
 /// the smallest sets are merged: they have the fewest children to wake with.
-fn merge_excess(sets: Vec<Part>) -> Vec<Part> {
-    let (lone, mut groups): (Vec<Part>, Vec<Part>) = sets.into_iter().partition(|it| it.count == 1);
-    let mut merged: Vec<Part> = lone.into_iter().reduce(Part::or).into_iter().collect();
+fn merge_excess(sets: Vec<JoinPart>) -> Vec<JoinPart> {
+    let (lone, mut groups): (Vec<JoinPart>, Vec<JoinPart>) =
+        sets.into_iter().partition(|it| it.count == 1);
+    let mut merged: Vec<JoinPart> = lone.into_iter().reduce(JoinPart::or).into_iter().collect();
     let room = JOIN_SETS_MAX - merged.len();
     if groups.len() > room {
         groups.sort_by_key(|part| Reverse(part.count));
         let smallest = groups.split_off(room - 1);
-        merged.extend(smallest.into_iter().reduce(Part::or));
+        merged.extend(smallest.into_iter().reduce(JoinPart::or));
     }
     for part in &mut groups {
         part.tidy(|_, _| true);
@@ -321,7 +322,7 @@ fn merge_excess(sets: Vec<Part>) -> Vec<Part> {
     }
     match is_too_much(&groups) {
         true => {
-            let mut all = groups.into_iter().reduce(Part::or).unwrap_or_default();
+            let mut all = groups.into_iter().reduce(JoinPart::or).unwrap_or_default();
             all.tidy(|_, _| true);
             vec![all]
         }
@@ -330,7 +331,7 @@ fn merge_excess(sets: Vec<Part>) -> Vec<Part> {
 }
 
 /// Returns whether the sets exceed the bound of a park, which happens when they repeat children.
-fn is_too_much(sets: &[Part]) -> bool {
+fn is_too_much(sets: &[JoinPart]) -> bool {
     let children: usize = sets.iter().map(|part| part.children.len()).sum();
     let ranges: usize = sets.iter().map(|part| part.ranges.len()).sum();
     children.max(ranges) > CHILDREN_MAX
@@ -398,8 +399,8 @@ mod tests {
     use super::*;
 
     /// Creates a set of children at these places.
-    fn part(places: &[(i32, i32)]) -> Part {
-        let mut part = Part::default();
+    fn part(places: &[(i32, i32)]) -> JoinPart {
+        let mut part = JoinPart::default();
         for &(round, position) in places {
             let id = i64::from(round) * 1_000_000 + i64::from(position);
             part.add(round, position, Some(InstanceId(id)));
@@ -407,11 +408,11 @@ mod tests {
         part
     }
 
-    fn group(round: i32, positions: std::ops::Range<i32>) -> Part {
+    fn group(round: i32, positions: std::ops::Range<i32>) -> JoinPart {
         part(&positions.map(|it| (round, it)).collect::<Vec<_>>())
     }
 
-    fn spans(part: &Part) -> Vec<(i32, i32, i32)> {
+    fn spans(part: &JoinPart) -> Vec<(i32, i32, i32)> {
         let ranges = part.ranges.iter();
         ranges.map(|it| (it.round, it.first, it.last)).collect()
     }
@@ -441,7 +442,7 @@ mod tests {
         let many = 2 * JOIN_SETS_MAX as i32;
         // Groups of two and three in turn, with a single child before and after them.
         let groups = (0..many).map(|n| group(1, 10 * n + 1..10 * n + 3 + n % 2));
-        let mut sets: Vec<Part> = groups.collect();
+        let mut sets: Vec<JoinPart> = groups.collect();
         sets.extend([part(&[(1, 0)]), part(&[(1, 10 * many)])]);
         let sets = merge_excess(sets);
         assert_eq!(sets.len(), JOIN_SETS_MAX);

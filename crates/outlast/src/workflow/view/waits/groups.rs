@@ -39,7 +39,7 @@ pub struct WindowWait {
 
 /// What is known of the children if there are more than are read.
 #[derive(Debug, Default)]
-pub(super) struct Uncounted {
+pub(super) struct UnreadChildren {
     /// How many children of a round have finished, although they are among the open waits.
     pub(super) ended: HashMap<i32, usize>,
     /// The latest round, and how many of its children run at a time.
@@ -47,7 +47,7 @@ pub(super) struct Uncounted {
 }
 
 /// Returns the groups of the open waits.
-pub(super) fn groups(open: &[OpenWait], uncounted: &Uncounted) -> Vec<GroupWait> {
+pub(super) fn groups(open: &[OpenWait], uncounted: &UnreadChildren) -> Vec<GroupWait> {
     let mut members: BTreeMap<i32, Vec<&OpenWait>> = BTreeMap::new();
     for it in open.iter().filter(|it| it.is_awaited) {
         let group = it.group.as_ref().and_then(|place| place.path.first());
@@ -61,7 +61,7 @@ pub(super) fn groups(open: &[OpenWait], uncounted: &Uncounted) -> Vec<GroupWait>
         .collect()
 }
 
-fn group(call: i32, members: &[&OpenWait], uncounted: &Uncounted) -> Option<GroupWait> {
+fn group(call: i32, members: &[&OpenWait], uncounted: &UnreadChildren) -> Option<GroupWait> {
     let place = members.first()?.group.as_ref()?;
     let rounds = members.iter().filter_map(|it| Some(it.started?.0));
     let rounds: HashSet<i32> = rounds.collect();
@@ -90,7 +90,7 @@ fn window(
     members: &[&OpenWait],
     rounds: &HashSet<i32>,
     ended: usize,
-    uncounted: &Uncounted,
+    uncounted: &UnreadChildren,
 ) -> Option<WindowWait> {
     if let Some((round, places)) = uncounted.window {
         let children = members.iter().filter(|it| it.started.is_some()).count();
