@@ -5,11 +5,12 @@
 //! - Every finding has an entry in the runbook.
 //! - Every defect, invariant and decision that is cited by its number exists.
 //! - Documents, screens, messages and comments use the words of the glossary.
+//! - In one crate a type name means one thing.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use outlast::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -205,6 +206,50 @@ fn a_banned_word_is_found_with_its_line_and_the_word_to_use() {
     assert!(findings[0].starts_with("a.rs:2: `whoever`"));
 }
 
+#[test]
+fn a_type_name_means_one_thing_in_a_crate() {
+    let mut types = 0;
+    let mut findings = Vec::new();
+    for folder in files(&root().join("crates")) {
+        let mut declared = BTreeMap::<String, Vec<String>>::new();
+        for source in files_below(&folder.join("src"), &["rs"]) {
+            for (line, name) in type_names(&fs::read_to_string(&source).unwrap()) {
+                let place = format!("{}:{line}", source.display());
+                declared.entry(name).or_default().push(place);
+            }
+        }
+        types += declared.len();
+        findings.extend(declared_twice(&declared));
+    }
+    assert!(types > 500, "only {types} types were found");
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+}
+
+/// A check that cannot fail proves nothing.
+#[test]
+fn a_type_name_that_is_declared_twice_is_found_with_its_places() {
+    let text = "pub(crate) struct Key;\n/// struct Other\nimpl A for B {\n    type Key = u8;\n}\n\
+                enum Place<'a> {}\n    struct Inner {\npub trait Run: Send {}\ntype Code = u8;\n\
+                #[cfg(test)]\nmod tests {\n    struct Key;\n}\n";
+    let names = type_names(text);
+    let expected = [
+        (1, "Key"),
+        (6, "Place"),
+        (7, "Inner"),
+        (8, "Run"),
+        (9, "Code"),
+    ];
+    assert_eq!(names, expected.map(|(line, name)| (line, name.to_owned())));
+    let once = BTreeMap::from([("Key".to_owned(), vec!["a.rs:1".to_owned()])]);
+    assert_eq!(declared_twice(&once), [""; 0]);
+    let places = vec!["a.rs:1".to_owned(), "b.rs:7".to_owned()];
+    let twice = BTreeMap::from([("Key".to_owned(), places)]);
+    assert_eq!(
+        declared_twice(&twice),
+        ["`Key` is declared at a.rs:1 and b.rs:7; rename the less public type"]
+    );
+}
+
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.canonicalize().unwrap()
@@ -213,6 +258,43 @@ fn root() -> PathBuf {
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// The lines and names of the types that a source declares before its tests. A `type` that is
+/// indented belongs to a trait or its implementation.
+fn type_names(source: &str) -> Vec<(usize, String)> {
+    let code = source.split("#[cfg(test)]\nmod ").next().unwrap();
+    let lines = (1..).zip(code.lines());
+    let named = lines.filter_map(|(number, line)| Some((number, type_name(line)?)));
+    named.collect()
+}
+
+fn type_name(line: &str) -> Option<String> {
+    let words = line.trim_start();
+    let words = match words.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.strip_prefix(' ')?,
+        None => words,
+    };
+    let (keyword, rest) = words.split_once(' ')?;
+    let is_type = match keyword {
+        "struct" | "enum" | "trait" | "union" => true,
+        "type" => !line.starts_with(' '),
+        _ => false,
+    };
+    let name = rest
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .next()?;
+    (is_type && name.starts_with(char::is_uppercase)).then(|| name.to_owned())
+}
+
+fn declared_twice(declared: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let twice = declared.iter().filter(|(_, places)| places.len() > 1);
+    let findings = twice.map(|(name, places)| {
+        let places = places.join(" and ");
+        format!("`{name}` is declared at {places}; rename the less public type")
+    });
+    findings.collect()
 }
 
 fn markdown_below(folder: &Path) -> Vec<PathBuf> {
