@@ -38,7 +38,7 @@ pub enum SetupError {
     )]
     PanicsAbort,
     /// The system could not start the watchdog thread.
-    #[error("no thread can be started: {0}")]
+    #[error("could not start a thread: {0}")]
     Thread(#[source] std::io::Error),
     /// The store did not register the worker.
     #[error(transparent)]
@@ -50,7 +50,7 @@ pub enum SetupError {
 #[non_exhaustive]
 pub enum WaitError {
     /// The wait timed out; the instance continues.
-    #[error("instance {} is still {} at step {} when the time was up", .0.id, .0.status, .0.step)]
+    #[error("instance {} was still {} at step {} when the time was up", .0.id, .0.status, .0.step)]
     TimedOut(Box<Instance>),
     /// The instance failed or was cancelled.
     #[error("instance {id} is {status}: {}", .reason.as_deref().unwrap_or("no reason given"))]

@@ -430,7 +430,7 @@ where
         ("machine", "plan"),
         ("step", "guess"),
         ("error", "wrong"),
-        ("next", "told to the code"),
+        ("next", "passed to the code"),
     ];
     expect(&failures[0], &told);
 

@@ -301,10 +301,10 @@ pub enum CodecError {
         key: String,
     },
     /// The value was changed, cut, or moved from another place.
-    #[error("was changed, or moved from elsewhere, since it was encoded")]
+    #[error("was changed or moved after it was encoded")]
     Changed,
     /// The value is plain, and the codec accepts only encoded values.
-    #[error("is not encoded, and nothing plain is accepted here")]
+    #[error("is not encoded, and this codec accepts encoded values only")]
     NotEncoded,
     /// An older build encoded the value without its exact place, and the codec refuses such
     /// values.

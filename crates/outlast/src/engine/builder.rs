@@ -288,7 +288,7 @@ fn check(settings: &Settings) -> Result<(), Invalid> {
     if settings.poll_interval.is_zero() {
         return Err(Invalid::new(
             "poll interval",
-            "is zero, which would never let the database rest; give it at least a millisecond",
+            "is zero, so the engine would query without a pause; set at least 1 ms",
         ));
     }
     if let Some(retention) = settings.retention {

@@ -382,7 +382,7 @@ impl Executor {
             Written::Lost => {
                 self.report(&claim, failures, Fate::Lost);
                 metrics::lost(machine.name);
-                tracing::info!("the claim was lost; the step's outcome is dropped");
+                tracing::info!("the claim was lost; dropping the step's outcome");
                 Err(self.lose(&claim, held))
             }
             Written::Rejected(invalid) => {

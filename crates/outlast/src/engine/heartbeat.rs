@@ -61,7 +61,7 @@ impl Heartbeat {
         {
             Answer::Renewed => self.node.set_worker(worker, sent),
             Answer::Gone => {
-                tracing::warn!(%worker, "was declared dead: its claims are somebody else's; registering again");
+                tracing::warn!(%worker, "the worker was declared dead and has lost its claims; registering again");
                 self.node.lose_all();
                 self.register().await?;
             }

@@ -55,7 +55,7 @@ impl Notifier {
                 }
                 Err(error) => {
                     metrics::store_error("notifier");
-                    tracing::warn!(%error, "hears nothing from other nodes; polling until that is mended");
+                    tracing::warn!(%error, "could not receive hints from other nodes; polling until the connection is back");
                     self.listener = None;
                     if !paused(backoff.next(), &stop).await {
                         return;

@@ -219,7 +219,7 @@ impl Engine {
             if blocking > 0 && grace_over.elapsed() > LAST_CALLS {
                 tracing::error!(
                     steps = blocking,
-                    "stopping without steps that block their thread; their claims are given back"
+                    "stopping while steps block their threads; giving their claims back"
                 );
                 return;
             }
@@ -243,17 +243,17 @@ impl Engine {
             return;
         };
         if let Err(error) = self.node.give_back_if_unsure().await {
-            tracing::debug!(%error, "could not give back what a broken call left");
+            tracing::debug!(%error, "could not give back the claims of an interrupted call");
         }
         self.node.unset_worker();
         let deregistering = self.node.store().deregister(worker);
         match tokio::time::timeout(LAST_CALLS, deregistering).await {
             Ok(Ok(())) => tracing::info!(%worker, "deregistered"),
             Ok(Err(error)) => {
-                tracing::warn!(%worker, %error, "could not deregister; the lease runs out by itself");
+                tracing::warn!(%worker, %error, "could not deregister the worker; its lease will expire");
             }
             Err(_) => {
-                tracing::warn!(%worker, "the store does not answer; the lease runs out by itself");
+                tracing::warn!(%worker, "could not deregister the worker because the store does not answer; its lease will expire");
             }
         }
     }

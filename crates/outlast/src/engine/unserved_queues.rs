@@ -65,7 +65,7 @@ pub(crate) async fn warn_of_machines(node: &Node) {
     let workers = match live_workers(node).await {
         Ok(workers) => workers,
         Err(error) => {
-            tracing::debug!(%error, "could not ask which queues are served");
+            tracing::debug!(%error, "could not read which queues have workers");
             return;
         }
     };
@@ -88,7 +88,7 @@ pub(crate) async fn warn_of_children(node: &Node, parent: &str, children: Vec<&N
     let workers = match live_workers(node).await {
         Ok(workers) => workers,
         Err(error) => {
-            tracing::debug!(%error, "could not ask which machines are run");
+            tracing::debug!(%error, "could not read which machines have workers");
             return;
         }
     };

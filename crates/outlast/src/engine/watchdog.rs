@@ -96,7 +96,7 @@ impl Watchdog {
                 };
                 if let Err(error) = watchdog.run_once().await {
                     metrics::store_error("watchdog");
-                    tracing::warn!(%error, "could not end what blocks its thread; trying again");
+                    tracing::warn!(%error, "could not fail a step that blocks its thread; trying again");
                 }
             };
             match upkeep.is_closed() {
@@ -145,7 +145,7 @@ impl Watchdog {
             tracing::warn!(
                 instance = %code.claim.id, machine = code.machine, step = code.step,
                 attempt = code.attempt + 1, kind = "blocked", next = "failed",
-                error = "it blocks its thread; the thread and its slot are lost until this process ends",
+                error = "the step blocks its thread; the thread and its slot are lost until this process ends",
                 "the step failed"
             );
             let mut hints = Hints::now(committed.woken);

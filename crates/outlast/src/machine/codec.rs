@@ -106,7 +106,7 @@ pub(super) fn steps<T: DeserializeOwned>() -> Result<&'static [&'static str], In
         }
         Err(ProbeAnswer::Shape(shape)) => Err(not_a_machine(&shape)),
         Ok(_) => Err(not_a_machine(
-            "accepts any step, so none could be told from another",
+            "accepts any step name, so the engine cannot list its steps",
         )),
     }
 }

@@ -148,7 +148,9 @@ impl FanOut {
 
     fn until(mut self, until: Until, name: &'static str) -> FanOut {
         if let Some((_, before)) = self.until {
-            self.mistaken(format!("is told both .{before}() and .{name}(); say one"));
+            self.mistaken(format!(
+                "has both .{before}() and .{name}(); call one of them"
+            ));
         }
         self.until = Some((until, name));
         self
@@ -156,7 +158,7 @@ impl FanOut {
 
     fn rest(mut self, policy: ClosePolicy) -> FanOut {
         if self.rest.is_some_and(|before| before != policy) {
-            self.mistaken("is told both .cancel_rest() and .terminate_rest(); say one".into());
+            self.mistaken("has both .cancel_rest() and .terminate_rest(); call one of them".into());
         }
         self.rest = Some(policy);
         self

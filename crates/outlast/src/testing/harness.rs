@@ -172,7 +172,7 @@ impl Harness {
     pub async fn fire_deadline<M: Machine>(&mut self, of: impl Into<Awaited<M>>) {
         let expected = self.expect(of).await;
         let Some(deadline) = expected.instance().await_deadline else {
-            panic!("it waits for no deadline: {expected:?}");
+            panic!("it has no deadline to wait for: {expected:?}");
         };
         self.set_time(deadline.max(self.time())).await;
     }
@@ -214,7 +214,7 @@ impl Harness {
     /// When there is no such instance.
     pub async fn expect<M: Machine>(&self, of: impl Into<Awaited<M>>) -> Expected<M> {
         let Some(target) = of.into().target() else {
-            panic!("the insert found a holder that ended while it looked");
+            panic!("the holder of the key ended during the insert; insert again");
         };
         let found = stored(self.node.client.get(target.clone()).await);
         let Some(instance) = found else {

@@ -202,7 +202,7 @@ impl<T: DeserializeOwned + 'static> Future for Starting<T> {
             None => {}
         }
         ready!(this.waiting.poll(&mut (), cx))?;
-        let call = this.waiting.leaf(0).expect("it is one call");
+        let call = this.waiting.leaf(0).expect("the wait has one call");
         let flow = this.waiting.flow().clone();
         Poll::Ready(Ok(Started {
             call,

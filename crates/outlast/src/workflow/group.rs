@@ -208,7 +208,7 @@ impl<G: Group> Future for All<G> {
             return Poll::Pending;
         };
         ready!(this.waiting.poll(shape, cx))?;
-        let shape = this.shape.take().expect("it was there");
+        let shape = this.shape.take().expect("the shape is taken once");
         let failed = this.waiting.resolved().and_then(|it| it.failed);
         if let Some(failed) = failed {
             return Poll::Ready(this.waiting.failure(failed));
@@ -226,11 +226,11 @@ impl<G: Group> Group for All<G> {
         if self.window.is_some() {
             return Err(Invalid::new(
                 "group",
-                "inside another one says .window(..); say it of the outermost",
+                "is inside another group and sets .window(..); set it on the outermost group",
             ));
         }
         let group = self.group.ok_or_else(|| {
-            Invalid::new("group", "was awaited before it was made part of another")
+            Invalid::new("group", "was polled before it was added to another group")
         })?;
         into.within_cancelled(self.cancel_rest, |spread| group.spread(spread))
     }
@@ -298,7 +298,7 @@ impl<S: ResultShape, const N: usize> ResultShape for ArrayShape<S, N> {
         let results: Vec<S::Output> = self.0.gather(next)?;
         match results.try_into() {
             Ok(results) => Ok(results),
-            Err(_) => unreachable!("as many results as members"),
+            Err(_) => unreachable!("there are as many results as members"),
         }
     }
 }

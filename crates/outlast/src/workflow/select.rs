@@ -87,7 +87,7 @@ impl<C: Choices> Future for Select<C> {
             return Poll::Ready(this.waiting.failure(failed));
         }
         let winner = resolved.winner.unwrap_or(0);
-        let shapes = this.shapes.take().expect("they were there");
+        let shapes = this.shapes.take().expect("the shapes are taken once");
         let first = this.waiting.first_leaf(winner);
         this.waiting
             .gather(first, |next| C::pick(shapes, winner, next))
@@ -103,7 +103,7 @@ impl<G: Group> Choices for Vec<G> {
         if self.is_empty() {
             return Err(Invalid::new(
                 "selection",
-                "is of nothing, so that none could ever be the first",
+                "has no members, so none can be the first; add at least one",
             ));
         }
         let members = self.into_iter().map(|member| {
@@ -118,7 +118,10 @@ impl<G: Group> Choices for Vec<G> {
         winner: usize,
         next: &mut dyn FnMut() -> FlowResult<Json>,
     ) -> FlowResult<Self::Output> {
-        let shape = shapes.into_iter().nth(winner).expect("one of them won");
+        let shape = shapes
+            .into_iter()
+            .nth(winner)
+            .expect("the winner is a member of the selection");
         Ok((winner, shape.gather(next)?))
     }
 }
@@ -150,7 +153,7 @@ macro_rules! choices {
             ) -> FlowResult<Self::Output> {
                 match winner {
                     $($index => Ok($name::$variant(shapes.$index.gather(next)?)),)+
-                    _ => unreachable!("one of them won"),
+                    _ => unreachable!("the winner is a member of the selection"),
                 }
             }
         }

@@ -234,7 +234,7 @@ impl Waiting {
         let mut last = None;
         let gathered = gather(&mut || {
             last = places.next().and_then(|place| self.leaf(place));
-            let call = last.expect("as many leaves as the shape has places");
+            let call = last.expect("there are as many calls as the shape has members");
             self.flow.lock().answer(call)
         });
         match (gathered, last) {

@@ -169,7 +169,7 @@ impl Picker {
         metrics::store_error("picker");
         match error.kind() {
             ErrorKind::Conflict => {
-                tracing::warn!(queue = %self.queue_slots.queue, %error, "the lease has run out; registering again");
+                tracing::warn!(queue = %self.queue_slots.queue, %error, "the lease has expired; registering again");
                 self.node.renew_now();
             }
             ErrorKind::Transient | ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Closed => {

@@ -185,7 +185,7 @@ impl Executor {
         };
         let Failures { own, steps } = *failures;
         for (step, failed) in &steps {
-            let next = Next("told", "told to the code of its workflow".into()).after(fate);
+            let next = Next("told", "passed to the code of its workflow".into()).after(fate);
             self.report_one(claim, step, failed, &next);
         }
         if let Some((failed, next)) = own {

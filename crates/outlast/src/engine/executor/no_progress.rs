@@ -159,7 +159,7 @@ fn makes_progress(claim: &Claim, decided: &Decided) -> bool {
 /// Leaves the instance as it is, with a pause and an error that says why.
 fn blocked(claim: &Claim) -> Decided {
     let error = format!(
-        "{NO_PROGRESS}{COMMITS_WITHOUT_PROGRESS_MAX} commits at step {} have changed nothing; it goes on with a build that does",
+        "{NO_PROGRESS}{COMMITS_WITHOUT_PROGRESS_MAX} commits at step {} have changed nothing; it continues with a build whose step changes the instance",
         claim.step
     );
     metrics::circled(&claim.machine);

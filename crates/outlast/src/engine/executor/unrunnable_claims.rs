@@ -26,7 +26,7 @@ impl Executor {
         if postponed.is_new {
             tracing::warn!(
                 machine = claim.machine, version = claim.version, step = claim.step, instance = %claim.id,
-                "this build does not know the step; it is left in the queue for one that does"
+                "this build does not know the step; leaving the instance in the queue for a newer build"
             );
         }
         let pause = postponed.pause;
@@ -95,7 +95,7 @@ impl Executor {
         if postponed.is_new {
             tracing::warn!(
                 instance = %claim.id, machine = claim.machine, version = claim.version, step = claim.step,
-                "{unreadable}; it is left in the queue for a node that can read it"
+                "{unreadable}; leaving the instance in the queue for a node that can read it"
             );
         }
         self.release(claim, held, postponed.pause, "unreadable")
@@ -114,7 +114,7 @@ impl Executor {
                 let claim = cx.claim();
                 tracing::warn!(
                     instance = %claim.id, machine = claim.machine, step = claim.step,
-                    "the step did not end within the grace of the stop; its claim is given back"
+                    "the step did not end within the grace period; giving its claim back"
                 );
                 self.release(cx.claim(), held, Duration::ZERO, "grace_over")
                     .await
@@ -126,7 +126,7 @@ impl Executor {
             Interrupted::Lost(machine) => {
                 metrics::lost(machine);
                 tracing::info!(
-                    "the instance was terminated or the lease has ended; the step is dropped"
+                    "the instance was terminated or the lease has expired; dropping the step"
                 );
                 self.lose(cx.claim(), held)
             }
@@ -158,7 +158,7 @@ impl Executor {
                 }
             }
             Err(error) => {
-                tracing::warn!(instance = %claim.id, %error, "could not give a claim back; trying again later");
+                tracing::warn!(instance = %claim.id, %error, "could not give the claim back; trying again later");
                 held.forsake();
                 ClaimEnd::Released
             }

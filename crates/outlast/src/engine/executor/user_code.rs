@@ -51,7 +51,7 @@ impl Executor {
                 metrics::store_error("executor");
                 tracing::warn!(
                     instance = %cx.claim().id, machine = machine.name, step, %error,
-                    "the store could not be asked; the claim is given back"
+                    "could not query the store; giving the claim back"
                 );
                 Err(Interrupted::Unanswered)
             }

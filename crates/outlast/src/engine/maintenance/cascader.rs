@@ -42,7 +42,7 @@ impl Cascader {
                 }
                 Err(error) => {
                     metrics::store_error("cascader");
-                    tracing::warn!(%error, "could not tell children of their parents; trying again");
+                    tracing::warn!(%error, "could not run cascades to children; trying again");
                     backoff.next()
                 }
             };

@@ -41,7 +41,7 @@ impl Collector {
                 }
                 Err(error) => {
                     metrics::store_error("collector");
-                    tracing::warn!(%error, "could not collect; trying again");
+                    tracing::warn!(%error, "could not remove ended instances; trying again");
                     backoff.next()
                 }
             };

@@ -64,7 +64,7 @@ impl Reaper {
                 }
                 Err(error) => {
                     metrics::store_error("reaper");
-                    tracing::warn!(%error, "could not look for dead workers; trying again");
+                    tracing::warn!(%error, "could not reap dead workers; trying again");
                     lease.max(backoff.next())
                 }
             };
@@ -85,7 +85,7 @@ impl Reaper {
         let reaped = self.node.store().reap(request).await?;
         metrics::reaped(reaped.returned.len(), reaped.failed.len());
         for worker in &reaped.removed {
-            tracing::info!(%worker, "removed a worker whose lease ran out");
+            tracing::info!(%worker, "removed a worker whose lease has expired");
         }
         let mut hints = Hints::now(reaped.woken.clone());
         hints.ended.extend(&reaped.failed);

@@ -49,7 +49,7 @@ impl Reconciler {
                 }
                 Err(error) => {
                     metrics::store_error("reconciler");
-                    tracing::warn!(%error, "could not reconcile; trying again");
+                    tracing::warn!(%error, "could not check joins and held instances; trying again");
                     backoff.next()
                 }
             };
@@ -65,10 +65,10 @@ impl Reconciler {
         let found = self.node.store().reconcile(request).await?;
         metrics::mended(found.joins.len() + found.holds.len());
         for id in &found.joins {
-            tracing::error!(instance = %id, "mended a join that miscounted; please report it");
+            tracing::error!(instance = %id, "repaired a join with a wrong count; please report this as a bug");
         }
         for id in &found.holds {
-            tracing::error!(instance = %id, "freed an instance that was held behind a partition key or for a place in a window, and nobody would have; please report it");
+            tracing::error!(instance = %id, "released an instance that a partition key or a window held forever; please report this as a bug");
         }
         let hints = Hints::now(found.woken);
         self.node.client.hub.publish(self.node.store(), hints);
@@ -198,7 +198,10 @@ mod tests {
         assert_eq!(walk(), None);
         assert_eq!(mended(&stats_flusher), 1);
         let errors = errors.0.lock().unwrap().clone();
-        assert!(errors.contains("mended a join that miscounted"), "{errors}");
+        assert!(
+            errors.contains("repaired a join with a wrong count"),
+            "{errors}"
+        );
         assert!(errors.contains(&format!("instance={id}")), "{errors}");
         runtime.block_on(harness.run());
         runtime.block_on(async { harness.expect(id).await.is_done() });

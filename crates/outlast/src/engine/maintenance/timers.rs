@@ -37,7 +37,7 @@ impl Timers {
                 }
                 Err(error) => {
                     metrics::store_error("timers");
-                    tracing::warn!(%error, "could not look for deadlines; trying again");
+                    tracing::warn!(%error, "could not wake waits whose deadline has come; trying again");
                     backoff.next()
                 }
             };

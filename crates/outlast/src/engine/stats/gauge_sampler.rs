@@ -41,7 +41,7 @@ impl GaugeSampler {
         loop {
             if let Err(error) = self.run_once().await {
                 metrics::store_error("gauge_sampler");
-                tracing::debug!(%error, "could not measure; leaving it out");
+                tracing::debug!(%error, "could not read the gauges; skipping this sample");
             }
             tokio::select! {
                 biased;

@@ -45,7 +45,7 @@ impl StatsFlusher {
     pub(crate) async fn record(&self) {
         if let Err(error) = self.run_once().await {
             metrics::store_error("stats_flusher");
-            tracing::debug!(%error, "could not record what was run; leaving it out");
+            tracing::debug!(%error, "could not write the run stats; dropping them");
         }
     }
 

@@ -349,7 +349,7 @@ impl Runtime {
             return false;
         };
         let expected = describe(end.event as usize, end.kind, &it.name, Some(call));
-        let found = format!("a type for it that does not fit what is there: {error}");
+        let found = format!("a type that does not fit the stored value: {error}");
         self.block(expected, found);
         true
     }

@@ -590,10 +590,7 @@ async fn a_join_that_makes_no_sense_goes_to_handle_with_what_is_wrong<
         ..Rule::default()
     };
     for (rule, expected) in [
-        (
-            rule(Until::Confused),
-            "is told both .any() and .fail_fast()",
-        ),
+        (rule(Until::Confused), "has both .any() and .fail_fast()"),
         (rule(Until::Quorum(0)), "quorum is of none"),
         (window, "window has no places"),
         (rest, "no rest to end"),

@@ -1067,7 +1067,7 @@ async fn a_changed_error_text_says_so<S: Store + Inspect + Clone>(store: S, raw:
     let said = reason(&engine, other).await;
     assert_eq!(
         said,
-        "(the error text was changed, or moved from elsewhere, since it was encoded)"
+        "(the error text was changed or moved after it was encoded)"
     );
     assert_eq!(reason(&engine, one).await, MARK);
     engine.shutdown().await;
@@ -1142,7 +1142,9 @@ where
     assert_eq!(ended.status, Status::Failed);
     let error = engine.get(plain).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    let expected = format!("the state of instance {plain} is not encoded, and nothing plain");
+    let expected = format!(
+        "the state of instance {plain} is not encoded, and this codec accepts encoded values only"
+    );
     assert!(error.to_string().contains(&expected), "{error}");
 
     // What has the key is served, and a plain signal to it is not read.
@@ -1546,7 +1548,7 @@ where
             let it = get(&engine, id).await;
             assert_ne!(it.status, Status::Done, "{attack}: {:?}", it.result);
             let error = it.last_error.unwrap_or_default();
-            error.starts_with("blocked: ") && error.contains("was changed, or moved from elsewhere")
+            error.starts_with("blocked: ") && error.contains("was changed or moved")
         })
         .await;
     }

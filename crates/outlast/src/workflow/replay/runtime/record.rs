@@ -216,8 +216,8 @@ fn scheduled_state(policy: RetryPolicy, args: &Json) -> (String, Json) {
         policy: RetryPolicy,
     }
 
-    let text =
-        serde_json::to_string(&ScheduledState { args, policy }).expect("both are plain JSON");
+    let text = serde_json::to_string(&ScheduledState { args, policy })
+        .expect("the arguments and the policy are plain JSON");
     let state = Json::stored(text).expect("serde writes JSON");
     ("scheduled".into(), state)
 }

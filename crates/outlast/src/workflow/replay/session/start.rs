@@ -158,7 +158,7 @@ fn refused(history: &[NewEvent]) -> Option<Mismatch> {
         let error = crate::codec::refusal(&event.data)?;
         Some(Mismatch {
             expected: format!("event {seq}: {}", event.kind.as_str()),
-            found: format!("none that can be read: the event {error}"),
+            found: format!("an event that cannot be read: it {error}"),
         })
     })
 }
@@ -176,7 +176,7 @@ fn read_input<W: Workflow>(
     if found < stored {
         return Ok(Err(Mismatch {
             expected: format!("{stored} events"),
-            found: format!("only {found} of them to go by: the others are no longer stored"),
+            found: format!("only {found} of them: the others are no longer stored"),
         }));
     }
     match claim.state.decode() {
@@ -187,7 +187,7 @@ fn read_input<W: Workflow>(
         }
         Err(invalid) => Ok(Err(Mismatch {
             expected: "a run that began with its input".into(),
-            found: format!("a type for it that does not fit what is there: {invalid}"),
+            found: format!("an input type that does not fit the stored input: {invalid}"),
         })),
     }
 }
