@@ -504,7 +504,7 @@ where
     let mut moved = ours.prepare(secret(Secret::Hold)).unwrap();
     moved.step = "tell".into();
     let error = ours.insert_rows(vec![moved]).await.unwrap_err().to_string();
-    assert!(error.contains("was changed, or moved"), "{error}");
+    assert!(error.contains("was changed or moved"), "{error}");
     let mut signal = ours
         .prepare_signal(InstanceId(1), Word(MARK.into()))
         .unwrap();
@@ -874,7 +874,7 @@ async fn a_changed_state_fails_its_instance_alone_and_a_retry_runs_it_when_it_is
     assert_eq!(engine.wait(neighbour, LONG).await.unwrap(), output);
 
     let error = engine.wait_ended(id, LONG).await.unwrap_err().to_string();
-    let expected = format!("the state of instance {id} was changed, or moved");
+    let expected = format!("the state of instance {id} was changed or moved");
     assert!(error.contains(&expected), "{error}");
     let WaitError::Store(error) = engine.wait(id, LONG).await.unwrap_err() else {
         panic!("it is the codec's error");
@@ -1017,7 +1017,7 @@ where
     for id in [forged, moved] {
         let reason = reason(&engine, id).await;
         assert!(reason.starts_with("handled: signal"), "{reason}");
-        assert!(reason.contains("payload was changed, or moved"), "{reason}");
+        assert!(reason.contains("payload was changed or moved"), "{reason}");
     }
     // Nobody is held up by a signal that is not read.
     assert_eq!(
@@ -1562,7 +1562,7 @@ async fn is_refused(store: &(impl Store + Inspect + Clone), id: InstanceId, why:
     assert_eq!(ended.status, Status::Failed, "{why}");
     let error = Client::new(store.clone()).codec(keys("k1")).get(id).await;
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("was changed, or moved"), "{why}: {error}");
+    assert!(error.contains("was changed or moved"), "{why}: {error}");
 }
 
 /// Exchanges a value of two rows, each named by a condition.
@@ -1680,7 +1680,7 @@ where
     engine.wake("default");
     for id in [ids[0], ids[1], one] {
         let reason = reason(&engine, id).await;
-        assert!(reason.contains("payload was changed, or moved"), "{reason}");
+        assert!(reason.contains("payload was changed or moved"), "{reason}");
     }
     assert_eq!(
         engine.wait(ids[2], LONG).await.unwrap(),
@@ -1721,7 +1721,7 @@ where
     ))
     .await;
     let error = engine.get(other_version).await.unwrap_err().to_string();
-    assert!(error.contains("was changed, or moved"), "{error}");
+    assert!(error.contains("was changed or moved"), "{error}");
     for id in [back, untouched] {
         engine.signal(id, Word(MARK.into())).await.unwrap();
     }
