@@ -1,18 +1,18 @@
-// What every peer written in JavaScript prints: one JSON object per line on standard output.
+// The output of every peer in JavaScript: one JSON object per line on standard output.
 
 // A run that takes longer than this has failed.
 const DEADLINE_MS = 900_000;
 
 const print = (object) => process.stdout.write(`${JSON.stringify(object)}\n`);
 
-// Says which peer this is, in which version, and how it is set up.
+// Prints the name, the version and the setup of the peer.
 export const about = (peer, version, configuration) =>
   print({ name: "about", peer, version, configuration });
 
 // Prints one figure.
 export const figure = (name, value, unit) => print({ name, value, unit });
 
-// Prints how many of `count` things were done per second.
+// Prints the rate of `count` operations per second.
 export const rate = (name, count, ms, unit) => figure(name, (count / ms) * 1e3, unit);
 
 // Prints the median and the 99th percentile of `samples`, in milliseconds.
@@ -23,8 +23,8 @@ export function percentiles(name, samples) {
   }
 }
 
-// Prints the mean time from one step to the next over the middle half of `starts`, the moments at which the steps
-// of one chain began: the first and the last carry the start and the end of the chain.
+// Prints the mean time between two steps, over the middle half of `starts`. The first and the last
+// steps also contain the start and the end of the chain.
 export function stepTime(starts) {
   if (starts.length < 4) throw new Error("a chain of fewer than 4 steps has no middle");
   const [from, to] = [Math.floor(starts.length / 4), Math.floor((starts.length * 3) / 4)];
@@ -33,8 +33,8 @@ export function stepTime(starts) {
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// Runs the workload that the command line names with N and the database's address, and ends the process with 0 when
-// it completed, 3 when the peer does not offer it, 1 when it failed.
+// Runs the workload of the command line with N and the database's address, and ends the process. The
+// exit code is 0 when it completed, 3 when the peer does not offer it, 1 when it failed.
 export async function main(workloads, whyNot) {
   const [workload, count, url] = process.argv.slice(2);
   const n = Number(count);

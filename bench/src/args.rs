@@ -255,14 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_can_be_measured_can_be_asked_for() {
+    fn every_workload_can_be_named_on_the_command_line() {
         for workload in Workload::value_variants() {
-            let args = parsed(&format!("bench {workload}")).expect("it is known");
+            let args = parsed(&format!("bench {workload}")).expect("the command line is valid");
             assert_eq!(args.workload, Choice::One(*workload));
         }
-        let all = parsed("bench all").expect("it is known").workload;
+        let all = parsed("bench all")
+            .expect("the command line is valid")
+            .workload;
         assert_eq!(all.workloads(), Workload::value_variants());
-        let floor = parsed("bench floor").expect("it is known").workload;
+        let floor = parsed("bench floor")
+            .expect("the command line is valid")
+            .workload;
         assert_eq!(
             floor.workloads(),
             [Workload::Drain, Workload::Chain, Workload::Insert]
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_measures_nothing_is_refused() {
+    fn invalid_arguments_are_refused() {
         for line in [
             "bench drain -n 0",
             "bench drain -n -1",
@@ -287,7 +291,8 @@ mod tests {
 
     #[test]
     fn a_store_named_twice_is_measured_once() {
-        let args = parsed("bench drain --store sqlite,postgres,sqlite").expect("it is known");
+        let args = parsed("bench drain --store sqlite,postgres,sqlite")
+            .expect("the command line is valid");
         assert_eq!(args.kinds(), [Kind::Postgres, Kind::Sqlite]);
     }
 }

@@ -197,7 +197,7 @@ pub(crate) fn server_of(backend: u32) -> Option<u32> {
 /// Returns the resident memory of this process, in megabytes.
 pub(crate) fn memory() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("the memory cannot be read")?;
-    parse_memory(&status).context("the kernel does not tell the memory of a process")
+    parse_memory(&status).context("the kernel reports no memory of this process")
 }
 
 fn parse_memory(status: &str) -> Option<f64> {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_read_whatever_its_name_holds() {
+    fn a_process_name_may_contain_spaces_and_parentheses() {
         let stat =
             "42 (a) b (c) 1 2) S 7 42 42 0 -1 4194560 1 2 3 4 150 50 30 20 20 0 3 0 12345 1 2";
         let expected = Process {
@@ -239,20 +239,20 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_busy_with_everything_but_rest_and_waiting_for_disks() {
+    fn the_busy_time_of_a_machine_excludes_idle_time_and_disk_waits() {
         let stat = "cpu  100 10 50 9000 800 5 5 30 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
         assert_eq!(parse_machine(stat), 2.0);
     }
 
     #[test]
-    fn memory_is_what_is_in_use() {
+    fn memory_is_the_resident_size_of_the_process() {
         let status = "Name:\tbench\nVmPeak:\t 9999 kB\nVmRSS:\t    2048 kB\n";
         assert_eq!(parse_memory(status), Some(2.0));
         assert_eq!(parse_memory("Name:\tbench\n"), None);
     }
 
     #[test]
-    fn a_server_inside_the_family_is_not_counted_with_the_engine() {
+    fn the_server_that_the_engine_started_is_not_counted_with_it() {
         let process = |id, parent, own| Process {
             id,
             parent,
@@ -272,29 +272,31 @@ mod tests {
     }
 
     #[test]
-    fn a_run_counts_when_others_took_a_tenth_at_most() {
+    fn a_run_counts_when_other_processes_used_at_most_a_tenth() {
         assert!(usage(0.19, 10.0).is_quiet());
         assert!(!usage(0.25, 10.0).is_quiet());
-        // A single tick of each core, in a run of a twentieth of a second.
+        // In a run of 50 ms, one tick of each core is a load of 0.4 cores.
         assert!(usage(0.4, 0.05).is_quiet());
     }
 
     #[test]
-    fn stretches_count_by_their_length() {
+    fn usage_over_several_periods_is_weighted_by_their_length() {
         let together = Usage::over(&[usage(0.4, 1.0), usage(0.0, 3.0)]);
         assert_eq!((together.seconds, together.others), (4.0, 0.1));
         assert_eq!((together.engine, together.database), (1.0, 0.5));
     }
 
     #[test]
-    fn the_own_process_is_seen_to_work() {
-        let meter = Meter::start(None).expect("there is a kernel to ask");
+    fn the_meter_measures_the_work_of_its_own_process() {
+        let meter = Meter::start(None).expect("the counters of the kernel can be read");
         let begun = Instant::now();
         while begun.elapsed().as_millis() < 50 {
             std::hint::black_box(begun);
         }
-        let usage = meter.stop().expect("there is a kernel to ask");
+        let usage = meter
+            .stop()
+            .expect("the counters of the kernel can be read");
         assert!(usage.engine > 0.0, "{usage:?}");
-        assert!(memory().expect("there is a kernel to ask") > 0.1);
+        assert!(memory().expect("the counters of the kernel can be read") > 0.1);
     }
 }

@@ -220,7 +220,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_that_others_disturbed_does_not_count_beside_a_quiet_one() {
+    fn a_disturbed_run_does_not_count_beside_a_quiet_run() {
         let figure = figure(&[(1, 100.0, 0.0), (2, 10.0, 1.0), (3, 120.0, 0.1)]);
         assert_eq!(figure.quiet_runs(), 2);
         assert_eq!((figure.lowest(), figure.highest()), (100.0, 120.0));
@@ -228,13 +228,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_a_quiet_run_all_count_and_none_is_called_quiet() {
+    fn every_run_counts_when_none_was_quiet() {
         let figure = figure(&[(1, 100.0, 1.0), (2, 10.0, 1.0), (3, 120.0, 1.0)]);
         assert_eq!((figure.quiet_runs(), figure.median()), (0, 100.0));
     }
 
     #[test]
-    fn a_ratio_compares_what_ran_in_the_same_round() {
+    fn a_ratio_compares_runs_of_the_same_round() {
         let of = figure(&[(1, 100.0, 0.0), (2, 10.0, 0.0), (3, 50.0, 0.0)]);
         // The second round is missing: the third must not replace it.
         let by = figure(&[(1, 50.0, 0.0), (3, 25.0, 0.0)]);
@@ -251,14 +251,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_others_do_not_change_counts_whatever_they_do() {
+    fn a_sample_that_other_processes_cannot_change_is_always_quiet() {
         let sample = sample("idle cpu", 0.5, 1.9);
         assert!(!sample.is_quiet());
         assert!(sample.unmoved_by_others().is_quiet());
     }
 
     #[test]
-    fn times_have_a_middle_a_mean_and_an_end() {
+    fn times_have_a_median_a_mean_and_quantiles() {
         let times = Times::new(
             (1..=100).map(f64::from).chain([1_000.0]).collect(),
             Usage::default(),

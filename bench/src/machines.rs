@@ -145,7 +145,7 @@ impl Machine for Dynasty {
                 let child = |_| New::<Dynasty>(Growing::Grow { depth, width });
                 fan_out((0..width).map(child)).then(Growing::Grown)
             }
-            Growing::Grown => Outcome::fail("nobody was to wake it but by a cancel"),
+            Growing::Grown => Outcome::fail("woken by something other than a cancel"),
         })
     }
 

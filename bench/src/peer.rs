@@ -61,7 +61,7 @@ pub(crate) async fn run(peer: &str, workload: Workload, n: usize, site: &Site) -
     Ok(ran)
 }
 
-/// Returns the peers' names of a workload. From step to step is a separate one there.
+/// Returns the peers' names of a workload. `step` is a separate workload there.
 fn parts(workload: Workload) -> Vec<String> {
     let name = workload.to_string();
     match workload {
@@ -102,7 +102,7 @@ async fn run_part(peer: &str, part: &str, n: usize, site: &Site, ran: &mut Ran) 
     );
     for line in String::from_utf8(output.stdout)?.lines() {
         let line: Line = serde_json::from_str(line)
-            .with_context(|| format!("peer {peer} printed what is no figure: {line}"))?;
+            .with_context(|| format!("peer {peer} printed a line that is no figure: {line}"))?;
         match line.name.as_str() {
             "about" => ran.about = Some(format!("{} ({})", line.version, line.configuration)),
             name => {

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn every_peer_is_compared_and_no_store_is_taken_for_one() {
+    fn a_target_compares_every_peer_and_no_store() {
         let latency = |place, value| (Workload::Latency, place, "latency p50", value);
         let figures = [
             latency("postgres", 2.0),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_with_as_many_digits_as_they_deserve() {
+    fn the_precision_of_a_number_depends_on_its_size() {
         let written = [1_234_567.8, 1_234.5, 999.0, 12.34, 0.567, 0.012].map(number);
         assert_eq!(
             written,

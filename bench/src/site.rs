@@ -119,7 +119,7 @@ impl Site {
                 server.fresh_database().await?;
                 Ok(server.url.clone())
             }
-            Site::Sqlite(_) => bail!("peers run on PostgreSQL; say --store postgres"),
+            Site::Sqlite(_) => bail!("peers run on PostgreSQL; add --store postgres"),
         }
     }
 }
@@ -132,7 +132,7 @@ impl Folder {
             let path = entry?.path();
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(error).context("a database of before cannot be removed");
+                    return Err(error).context("an old database cannot be removed");
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -283,8 +283,8 @@ mod tests {
 
     /// Checks that parsing and printing preserves a URL.
     fn assert_survives(url: &str) {
-        let config = read_url(url).expect("the address can be read");
-        let again = read_url(&url_of(&config)).expect("our own address can be read");
+        let config = read_url(url).expect("the URL is valid");
+        let again = read_url(&url_of(&config)).expect("the printed URL is valid");
         assert_eq!(again.get_user(), config.get_user(), "{url}");
         assert_eq!(again.get_password(), config.get_password(), "{url}");
         assert_eq!(again.get_hosts(), config.get_hosts(), "{url}");
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_survives_being_written_again() {
+    fn a_url_is_the_same_after_it_was_parsed_and_printed() {
         assert_survives("postgres://outlast@127.0.0.1:54329/outlast");
         assert_survives("postgres://a%20b:p%40ss%2Fw%3Ard%25%3F%23@host:5433/some%2Fdb");
         assert_survives("postgres://me:p%C3%A4ss@[::1]:5432/db");
@@ -302,10 +302,11 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_cannot_be_read_is_not_repeated() {
-        let error = read_url("postgres://me:secret@host:notaport/db").expect_err("it is bad");
-        let said = format!("{error:#}");
-        assert!(said.contains("--url"), "{said}");
-        assert!(!said.contains("secret"), "{said}");
+    fn the_error_for_a_malformed_url_does_not_repeat_it() {
+        let error = read_url("postgres://me:secret@host:notaport/db")
+            .expect_err("the port is not a number");
+        let message = format!("{error:#}");
+        assert!(message.contains("--url"), "{message}");
+        assert!(!message.contains("secret"), "{message}");
     }
 }

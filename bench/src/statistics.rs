@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_and_the_quantiles_of_a_few_numbers_are_where_they_should_be() {
+    fn the_median_and_the_quantiles_of_a_few_numbers_are_correct() {
         let values = [3.0, 1.0, 2.0, 5.0, 4.0];
         assert_eq!(median(&values), 3.0);
         assert_eq!(quantile(&values, 0.0), 1.0);

@@ -227,14 +227,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_holds_at_itself_and_on_its_own_side() {
+    fn a_bound_holds_for_its_own_value_and_for_better_ones() {
         assert!(AtLeast(0.6).holds(0.6) && AtLeast(0.6).holds(0.7) && !AtLeast(0.6).holds(0.59));
         assert!(AtMost(1.5).holds(1.5) && AtMost(1.5).holds(1.4) && !AtMost(1.5).holds(1.51));
         assert!(!AtLeast(0.6).holds(f64::NAN) && !AtMost(1.5).holds(f64::NAN));
     }
 
     #[test]
-    fn only_our_stores_are_no_peers() {
+    fn every_place_but_our_stores_is_a_peer() {
         assert!(!is_peer("postgres") && !is_peer("sqlite"));
         assert!(is_peer("dbos"));
     }

@@ -7,18 +7,18 @@ use tokio_postgres::{Config, NoTls};
 fn bench(line: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_outlast-bench"))
         .args(line.split_whitespace())
-        // Developers set it; users must not see a backtrace.
+        // Developers set this variable. Errors must not show a backtrace even then.
         .env("RUST_BACKTRACE", "1")
         .output()
         .expect("the program can be started")
 }
 
 #[test]
-fn every_line_of_json_has_what_was_promised() {
+fn every_line_of_json_has_the_documented_fields() {
     let output = bench("drain -n 200 --runs 1 --store sqlite --json");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let text = String::from_utf8(output.stdout).expect("it is text");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8(output.stdout).expect("the output is text");
     let lines: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).expect("each line is an object"))
@@ -46,22 +46,22 @@ fn every_line_of_json_has_what_was_promised() {
     }
 }
 
-/// Checks that it fails with its own message.
+/// Checks that the program fails with its own message.
 fn assert_refused(line: &str, because: &str) {
     let output = bench(line);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{line}");
-    assert!(said.starts_with("error: "), "{line}: {said}");
-    assert!(said.contains(because), "{line}: {said}");
+    assert!(errors.starts_with("error: "), "{line}: {errors}");
+    assert!(errors.contains(because), "{line}: {errors}");
     assert!(
-        !said.contains("panicked") && !said.contains("backtrace"),
-        "{said}"
+        !errors.contains("panicked") && !errors.contains("backtrace"),
+        "{errors}"
     );
     assert!(output.stdout.is_empty(), "{line}");
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_in_words() {
+fn invalid_arguments_end_with_an_error_message() {
     assert_refused("drain -n 0 --store sqlite", "1 or more");
     assert_refused("nothing", "possible values");
     assert_refused("drain --store sqlite --url postgres://localhost", "--url");
@@ -76,16 +76,19 @@ fn what_cannot_be_measured_is_refused_in_words() {
 }
 
 #[tokio::test]
-async fn a_role_that_may_not_make_databases_is_refused_in_words() {
+async fn a_role_that_may_not_create_databases_gets_an_error_message() {
     let url = outlast_testbed::shared::url();
-    let config: Config = url.parse().expect("the address can be read");
+    let config: Config = url.parse().expect("the URL is valid");
     let (client, connection) = config.connect(NoTls).await.expect("the server answers");
     tokio::spawn(connection);
     let role = format!("outlast_bench_poor_{}", std::process::id());
     let make = format!("create role {role} login password 'poor'");
-    client.batch_execute(&make).await.expect("it can be made");
+    client
+        .batch_execute(&make)
+        .await
+        .expect("the role is created");
 
-    let server = url.rsplit_once('@').expect("it names a role").1;
+    let server = url.rsplit_once('@').expect("the URL names a role").1;
     let url = format!("postgres://{role}:poor@{server}");
     let refused = tokio::task::spawn_blocking(move || {
         assert_refused(&format!("drain -n 1 --url {url}"), "allowed to make");
@@ -96,6 +99,6 @@ async fn a_role_that_may_not_make_databases_is_refused_in_words() {
     client
         .batch_execute(&drop)
         .await
-        .expect("it can be dropped");
-    refused.expect("it was refused");
+        .expect("the role is dropped");
+    refused.expect("the program refused it");
 }

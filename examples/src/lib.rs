@@ -87,7 +87,7 @@ pub struct WorkerProcess {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     /// The lines of its output that were read.
-    pub said: Vec<String>,
+    pub output: Vec<String>,
 }
 
 impl WorkerProcess {
@@ -102,7 +102,7 @@ impl WorkerProcess {
         Ok(WorkerProcess {
             child,
             lines: BufReader::new(stdout).lines(),
-            said: Vec::new(),
+            output: Vec::new(),
         })
     }
 
@@ -114,13 +114,13 @@ impl WorkerProcess {
     }
 
     /// Reads until a line begins with `text`.
-    pub async fn says(&mut self, text: &str) -> Result<()> {
+    pub async fn wait_for_line(&mut self, text: &str) -> Result<()> {
         while let Some(line) = self.read_line().await? {
             if line.starts_with(text) {
                 return Ok(());
             }
         }
-        bail!("the worker ended before it said {text:?}")
+        bail!("the worker ended before it printed {text:?}")
     }
 
     /// Sends a signal of the operating system: `TERM` asks the process to stop, `KILL` ends it at
@@ -141,7 +141,7 @@ impl WorkerProcess {
         let line = self.lines.next_line().await?;
         if let Some(line) = &line {
             println!("  worker: {line}");
-            self.said.push(line.clone());
+            self.output.push(line.clone());
         }
         Ok(line)
     }

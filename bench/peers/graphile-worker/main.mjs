@@ -7,12 +7,12 @@ import { about, main, percentiles, rate, sleep } from "../figures.mjs";
 
 const VERSION = "0.18.0";
 
-// Standard output carries the figures.
+// Standard output is for the figures.
 const logger = new Logger(() => (level, message) => {
   if (level === "error" || level === "warning") process.stderr.write(`${message}\n`);
 });
 
-// The preset with which the project's performance page got its best figures.
+// Uses the preset of the best figures on the project's performance page.
 async function drain(n, url) {
   about(
     "graphile-worker",
@@ -41,7 +41,7 @@ async function drain(n, url) {
     taskList: { item: () => void (ran += 1) },
   });
   while (ran < n) await sleep(1);
-  // A job that ran is done only when its row is gone.
+  // A job is done only when its row is deleted.
   while (await jobsLeft(client)) await sleep(1);
   const took = performance.now() - started;
 
@@ -51,7 +51,7 @@ async function drain(n, url) {
   rate("drain", n, took, "steps/s");
 }
 
-// Batches serve throughput; a lone job is fetched and completed at once, after a notification.
+// Batches would delay a single job, so there are none here. A notification starts each fetch.
 async function latency(n, url) {
   about(
     "graphile-worker",
@@ -65,7 +65,7 @@ async function latency(n, url) {
     noHandleSignals: true,
     taskList: { item: () => onRan() },
   });
-  // Listening starts with the runner and is not announced.
+  // The runner does not report when it begins to listen.
   await sleep(500);
 
   const samples = [];
@@ -74,7 +74,7 @@ async function latency(n, url) {
     const inserted = performance.now();
     await runner.addJob("item", { number });
     await ran;
-    // No event says that the completion is written, so look until the row is gone.
+    // Nothing reports the commit of the completion, so this polls until the row is deleted.
     while (await jobsLeft(client));
     samples.push(performance.now() - inserted);
   }

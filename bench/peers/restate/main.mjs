@@ -11,7 +11,7 @@ const STEPS = 10;
 const WARM_UP = 500;
 const INSERTERS = 128;
 
-// What the handlers, which live in this process, have seen.
+// The records of the handlers, which run in this process.
 const seen = { ran: 0, starts: [], awakeable: undefined };
 
 const peer = restate.service({
@@ -40,7 +40,8 @@ const peer = restate.service({
   },
 });
 
-// Restate has no way to hold invocations back, so all are sent with a delay that ends at the same moment.
+// Restate cannot hold invocations back, so each is sent with a delay. All delays end at the same
+// moment.
 const drain = (name, steps) => (n) =>
   withServer(async (server) => {
     const began = performance.now();
@@ -50,7 +51,7 @@ const drain = (name, steps) => (n) =>
 
     const due = performance.now() + 2_000 + 3 * msEach * n;
     await send(server, n, steps, due);
-    if (seen.ran > 0) throw new Error("some ran before all were in");
+    if (seen.ran > 0) throw new Error("some chains ran before all were sent");
     await sleep(due - performance.now());
 
     const started = performance.now();
@@ -103,7 +104,7 @@ const step = (n) =>
     stepTime(seen.starts);
   });
 
-// Runs `work` against a fresh and warm server to which the service is registered.
+// Runs `work` on a new server that is warmed up and has the service registered.
 async function withServer(work) {
   about(
     "restate",
@@ -139,7 +140,7 @@ async function send(server, n, steps, due) {
   await Promise.all(Array.from({ length: INSERTERS }, sender));
 }
 
-// Waits until N chains have run and the server has written down that they are done, and counts from zero again.
+// Waits until N chains have run and the server has stored their completion. Resets the counter.
 async function allDone(server, n) {
   while (seen.ran < n) await sleep(1);
   while ((await unfinished(server)) > 0) await sleep(5);
@@ -153,7 +154,7 @@ async function unfinished(server) {
   return rows[0].left;
 }
 
-// Standard output carries the figures.
+// Standard output is for the figures.
 function logger({ level }, ...message) {
   if (level === "error") process.stderr.write(`${message.join(" ")}\n`);
 }

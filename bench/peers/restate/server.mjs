@@ -1,4 +1,4 @@
-// A Restate server of our own, with a fresh store on the disk, and the ways to talk to it.
+// A private Restate server with a new store on the disk, and functions that send requests to it.
 
 import { spawn } from "node:child_process";
 import { mkdirSync, rmSync } from "node:fs";
@@ -54,7 +54,7 @@ export async function startServer(settings) {
   return server;
 }
 
-// A function that posts JSON over connections that stay open.
+// Returns a function that posts JSON over persistent connections.
 function poster(port) {
   const agent = new Agent({ keepAlive: true, maxSockets: 256 });
   return (path, body, headers = {}) =>

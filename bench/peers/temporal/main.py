@@ -23,7 +23,7 @@ DEADLINE_S = 900
 # The server refuses more children of one workflow at the same time.
 MOST_CHILDREN = 2000
 
-# When the activities, which run in this process, began.
+# The start times of the activities, which run in this process.
 starts: list[float] = []
 
 
@@ -67,10 +67,10 @@ class Parked:
 
 def drain(name: str, steps: int):
     async def work(client: Client, n: int) -> None:
-        places = asyncio.Semaphore(64)
+        permits = asyncio.Semaphore(64)
 
         async def insert(number: int) -> None:
-            async with places:
+            async with permits:
                 await client.start_workflow(Chain.run, steps, id=f"chain{number}", task_queue=QUEUE)
 
         await asyncio.gather(*(insert(number) for number in range(n)))
@@ -115,7 +115,7 @@ async def signal(client: Client, n: int) -> None:
     async with worker(client):
         for number in range(n):
             handle = await client.start_workflow(Parked.run, id=f"parked{number}", task_queue=QUEUE)
-            # Nothing says that the workflow waits.
+            # Temporal does not report that the workflow has reached its wait.
             await asyncio.sleep(0.2)
             began = perf_counter()
             await handle.signal(Parked.tell, number)

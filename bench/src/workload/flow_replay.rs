@@ -86,7 +86,7 @@ async fn resume(
     client.signal(id, Go).await?;
     let behind = client.wait(id, DEADLINE).await?;
     let milliseconds = begun.elapsed().as_secs_f64() * 1_000.0;
-    // And the event of the signal.
+    // The signal adds one event.
     ensure!(behind == events + 1, "{behind} events instead of {events}");
     Ok((milliseconds, meter.stop()?))
 }

@@ -65,20 +65,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_starts_early_fails_the_run() {
+    fn a_retry_that_starts_early_fails_the_run() {
         assert!(check(&[0.0, 1.5, 40.0], 3).is_ok());
-        let said = format!(
+        let message = format!(
             "{:#}",
-            check(&[0.0, -1.5, 40.0], 3).expect_err("one is early")
+            check(&[0.0, -1.5, 40.0], 3).expect_err("one retry is early")
         );
         assert!(
-            said.contains("1 of 3") && said.contains("1.500 ms"),
-            "{said}"
+            message.contains("1 of 3") && message.contains("1.500 ms"),
+            "{message}"
         );
     }
 
     #[test]
-    fn one_that_is_missing_fails_the_run() {
+    fn a_missing_retry_fails_the_run() {
         assert!(check(&[0.0, 1.5], 3).is_err());
     }
 }

@@ -94,7 +94,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_makes_sense() {
+    fn the_command_line_definition_is_valid() {
         Cli::command().debug_assert();
     }
 

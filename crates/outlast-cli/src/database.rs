@@ -209,7 +209,7 @@ impl Database {
     /// Closes the database after the pending notifications are sent. Otherwise a running step
     /// would learn of a cancel late.
     pub(crate) async fn close(self) {
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.client.wait_told()).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.client.flush_hints()).await;
         self.store.close().await;
     }
 }
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_of_postgresql_and_the_rest_are_files() {
+    fn urls_name_postgresql_and_paths_name_sqlite_files() {
         let postgres = |url: &str| Location::Postgres {
             url: url.to_owned(),
             schema: "outlast".to_owned(),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_not_made() {
+    fn a_missing_file_is_not_created() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("typo.db");
         let failure = check_file(&path).unwrap_err();

@@ -94,11 +94,11 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let (mut cause, mut last) = (error.source(), words.clone());
     while let Some(next) = cause {
-        let said = next.to_string();
+        let text = next.to_string();
         // A cause may repeat the text before it, or add only a number.
-        if !words.contains(&said) && !said.contains(&last) {
-            words += &format!(": {said}");
-            last = said;
+        if !words.contains(&text) && !text.contains(&last) {
+            words += &format!(": {text}");
+            last = text;
         }
         cause = next.source();
     }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_has_the_code_that_help_promises() {
+    fn every_failure_has_the_exit_code_that_help_lists() {
         let word = String::new;
         for (failure, code) in [
             (Failure::Failed(word()), 1),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_store_are_told_apart() {
+    fn store_errors_map_to_different_exit_codes() {
         let closed = Error::Closed { operation: "get" };
         assert_eq!(Failure::from(closed).code(), 5);
         let invalid = outlast::Invalid::new("queue", "is empty").during("insert");

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_given_fits_everything() {
+    fn filters_without_options_match_every_instance() {
         assert!(Filters::default().is_empty());
         assert_eq!(Filters::default().at(Timestamp(0)), Filter::default());
         let filters = Filters {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_of_ends_are_counted_back_from_now() {
+    fn ages_in_filters_are_counted_back_from_now() {
         let second_ago = format::moment("1s").unwrap();
         let filters = Filters {
             ended_since: Some(second_ago),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_statuses_say_what_they_are() {
+    fn ids_and_statuses_are_parsed_and_errors_say_what_is_valid() {
         assert_eq!(instance_id(" 42\n"), Ok(InstanceId(42)));
         assert!(instance_id("x").unwrap_err().contains("whole numbers"));
         assert_eq!(status("done"), Ok(Status::Done));

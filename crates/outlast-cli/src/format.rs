@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_cannot_steer_the_terminal() {
+    fn control_characters_are_escaped_and_long_texts_are_shortened() {
         assert_eq!(harmless("a\u{1b}[31mb\nc\u{9b}"), "a\\u{1b}[31mb c\\u{9b}");
         assert_eq!(harmless("a\u{202e}b\u{7f}"), "a\\u{202e}b\\u{7f}");
         assert_eq!(shortened("abcdef", 4), "abc…");

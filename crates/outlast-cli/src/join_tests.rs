@@ -44,22 +44,22 @@ fn decided(mut parent: Instance, joined: Joined, rest: ClosePolicy) -> String {
 }
 
 #[tokio::test]
-async fn who_waits_says_for_what_and_how_far_it_is() {
-    let said = |parent: Instance| meter(&parent, NOW).unwrap();
+async fn the_meter_of_a_waiting_parent_shows_its_join_and_progress() {
+    let shown = |parent: Instance| meter(&parent, NOW).unwrap();
     assert_eq!(
-        said(parent(Until::All, 2, 1).await),
+        shown(parent(Until::All, 2, 1).await),
         "waits for all: 3 of 5 finished, 1 failed"
     );
     assert_eq!(
-        said(parent(Until::FailFast, 2, 0).await),
+        shown(parent(Until::FailFast, 2, 0).await),
         "waits for all or the first failure: 3 of 5 finished"
     );
     assert_eq!(
-        said(parent(Until::Quorum(3), 2, 1).await),
+        shown(parent(Until::Quorum(3), 2, 1).await),
         "waits for any 3 done: 2 of 5 done, 1 failed"
     );
     assert_eq!(
-        said(parent(Until::Quorum(1), 5, 0).await),
+        shown(parent(Until::Quorum(1), 5, 0).await),
         "waits for any 1 done: 0 of 5 done"
     );
     let mut none = parent(Until::All, 0, 0).await;
@@ -68,7 +68,7 @@ async fn who_waits_says_for_what_and_how_far_it_is() {
 }
 
 #[tokio::test]
-async fn window_deadline_and_the_fate_of_the_rest_are_said() {
+async fn the_meter_shows_the_window_the_deadline_and_what_becomes_of_the_rest() {
     let mut bounded = parent(Until::All, 2, 0).await;
     bounded.await_deadline = Some(NOW + Duration::from_secs(12));
     let barrier = bounded.barrier.as_mut().unwrap();
@@ -80,7 +80,7 @@ async fn window_deadline_and_the_fate_of_the_rest_are_said() {
 }
 
 #[tokio::test]
-async fn who_has_joined_says_why() {
+async fn the_meter_of_a_joined_parent_shows_why_it_joined() {
     let goes_on = ClosePolicy::Abandon;
     assert_eq!(
         decided(parent(Until::All, 0, 1).await, Joined::All, goes_on),
@@ -128,7 +128,7 @@ async fn who_has_joined_says_why() {
 }
 
 #[test]
-fn a_cancel_says_since_when_and_whether_it_is_answered() {
+fn a_cancel_shows_its_age_and_whether_it_is_answered() {
     let later = NOW + Duration::from_secs(3);
     assert_eq!(
         cancel(&request(false), later),

@@ -119,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn values_are_strings_unless_they_are_said_to_be_json() {
-        let said = payload(
+    fn values_are_strings_unless_they_are_marked_as_json() {
+        let json = payload(
             &["number=42", "amount:=100", "note=a=b", "lines:=[1, 2]"],
             None,
         );
         assert_eq!(
-            said.unwrap(),
+            json.unwrap(),
             r#"{"amount":100,"lines":[1, 2],"note":"a=b","number":"42"}"#
         );
         assert_eq!(payload(&[], None).unwrap(), "null");
@@ -133,18 +133,18 @@ mod tests {
 
     #[test]
     fn big_numbers_stay_as_they_were_written() {
-        let said = payload(
+        let json = payload(
             &["n:=123456789012345678901234567890"],
             Some(r#"{"m":1.10}"#),
         );
         assert_eq!(
-            said.unwrap(),
+            json.unwrap(),
             r#"{"m":1.10,"n":123456789012345678901234567890}"#
         );
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_parameters_are_explained() {
         assert!(parameter("amount").unwrap_err().contains("key=value"));
         assert!(parameter("=x").is_err());
         assert!(

@@ -4,20 +4,20 @@
 /// the call on, not from the first poll: a supervisor may stop the process right after its start.
 /// If no handler can be installed, it never completes and the default action applies.
 #[cfg(unix)]
-pub(crate) fn asked() -> impl Future<Output = ()> {
+pub(crate) fn requested() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let interrupted = signal(SignalKind::interrupt());
     let terminated = signal(SignalKind::terminate());
     async {
         tokio::select! {
-            () = heard(interrupted) => {}
-            () = heard(terminated) => {}
+            () = received(interrupted) => {}
+            () = received(terminated) => {}
         }
     }
 }
 
 #[cfg(unix)]
-async fn heard(signal: std::io::Result<tokio::signal::unix::Signal>) {
+async fn received(signal: std::io::Result<tokio::signal::unix::Signal>) {
     match signal {
         Ok(mut signal) => {
             signal.recv().await;
@@ -28,7 +28,7 @@ async fn heard(signal: std::io::Result<tokio::signal::unix::Signal>) {
 
 /// Completes when the user presses Ctrl-C.
 #[cfg(not(unix))]
-pub(crate) async fn asked() {
+pub(crate) async fn requested() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await
     }

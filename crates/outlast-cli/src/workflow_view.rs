@@ -34,7 +34,7 @@ pub(crate) fn child(call: &ChildCall) -> String {
 }
 
 /// Formats the status of a child.
-pub(crate) fn standing(call: &ChildCall) -> &'static str {
+pub(crate) fn child_status(call: &ChildCall) -> &'static str {
     match (call.was_terminated, call.status) {
         (true, _) => "terminated",
         (false, Some(status)) => status.as_str(),
@@ -51,8 +51,9 @@ pub(crate) fn fate(call: &ChildCall) -> String {
 
 /// Formats `4 run, 8 held`; empty without a window.
 pub(crate) fn window(group: &GroupWait) -> String {
-    let said = |it: &outlast::workflow::WindowWait| format!("{} run, {} held", it.running, it.held);
-    group.window.as_ref().map(said).unwrap_or_default()
+    let counts =
+        |it: &outlast::workflow::WindowWait| format!("{} run, {} held", it.running, it.held);
+    group.window.as_ref().map(counts).unwrap_or_default()
 }
 
 /// Returns `all` or `select`.
@@ -80,9 +81,9 @@ pub(crate) fn place(place: &GroupPlace) -> String {
 }
 
 /// Formats the details of a timeline entry, without its kind.
-pub(crate) fn told(entry: &TimelineEntry, run: i32, now: Timestamp) -> String {
+pub(crate) fn describe(entry: &TimelineEntry, run: i32, now: Timestamp) -> String {
     match entry {
-        TimelineEntry::Event(event) => said(&EventDetail::of(event), now),
+        TimelineEntry::Event(event) => detail_text(&EventDetail::of(event), now),
         TimelineEntry::PolicyApplied(policy) => applied(policy, run),
     }
 }
@@ -90,7 +91,7 @@ pub(crate) fn told(entry: &TimelineEntry, run: i32, now: Timestamp) -> String {
 /// Formats the effect on a child when its workflow finished.
 fn applied(policy: &PolicyApplied, run: i32) -> String {
     let PolicyApplied { child, reason, .. } = policy;
-    let told = match policy.policy {
+    let action = match policy.policy {
         ClosePolicy::RequestCancel => "asked to cancel",
         ClosePolicy::Terminate => "terminated",
         ClosePolicy::Abandon => "left running",
@@ -99,11 +100,11 @@ fn applied(policy: &PolicyApplied, run: i32) -> String {
     let earlier = policy.origin.as_ref().filter(|it| it.run != run);
     let earlier = earlier.map(|it| format!("; started by {}", origin(it)));
     let (before, earlier) = (before.unwrap_or_default(), earlier.unwrap_or_default());
-    format!("instance {child} {told}{before}; {reason}{earlier}")
+    format!("instance {child} {action}{before}; {reason}{earlier}")
 }
 
 /// Formats the details of an event, without its kind.
-fn said(detail: &EventDetail, now: Timestamp) -> String {
+fn detail_text(detail: &EventDetail, now: Timestamp) -> String {
     let EventDetail {
         child,
         child_run,
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_named_as_far_as_it_is_known() {
+    fn the_target_of_a_wait_shows_the_known_fields_of_the_child() {
         assert_eq!(target(&wait()), "");
         let seen = OpenWait {
             child: Some(InstanceId(44)),
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_says_what_it_carries() {
+    fn an_event_line_shows_the_details_of_the_event() {
         let group = GroupPlace {
             path: vec![4, 6],
             size: 50,
@@ -247,7 +248,7 @@ mod tests {
             ..EventDetail::default()
         };
         assert_eq!(
-            said(&scheduled, NOW),
+            detail_text(&scheduled, NOW),
             "all 4 > 6: 2 of 50; terminate when its parent finishes"
         );
         let failed = EventDetail {
@@ -256,13 +257,13 @@ mod tests {
             reason: Some("out of stock".into()),
             ..EventDetail::default()
         };
-        assert_eq!(said(&failed, NOW), "instance 44; out of stock");
+        assert_eq!(detail_text(&failed, NOW), "instance 44; out of stock");
         let timer = EventDetail {
             deadline: Some(Timestamp(NOW.0 + 40_000_000)),
             ..EventDetail::default()
         };
-        assert_eq!(said(&timer, NOW), "until 15:00:40 UTC (in 40 s)");
-        assert_eq!(said(&EventDetail::default(), NOW), "");
+        assert_eq!(detail_text(&timer, NOW), "until 15:00:40 UTC (in 40 s)");
+        assert_eq!(detail_text(&EventDetail::default(), NOW), "");
         let wait = Transition {
             outcome: "wait".into(),
             to: Some("ship".into()),
@@ -277,14 +278,14 @@ mod tests {
             ..timer
         };
         assert_eq!(
-            said(&waits, NOW),
+            detail_text(&waits, NOW),
             "attempt 2; woken by its timeout; waits for paid, refused; until 15:00:40 UTC (in 40 s); \
              state of 300000 bytes not recorded"
         );
     }
 
     #[test]
-    fn a_policy_says_whom_it_was_applied_to_and_by_which_end() {
+    fn an_applied_policy_names_the_child_and_the_end_of_the_parent() {
         let origin = Origin {
             run: 1,
             call: 3,
@@ -304,9 +305,9 @@ mod tests {
             reason: "parent 43 ended as done".into(),
         });
         let expected = "instance 44 asked to cancel when awaiting_signal; parent 43 ended as done";
-        assert_eq!(told(&applied, 1, NOW), expected);
+        assert_eq!(describe(&applied, 1, NOW), expected);
         assert_eq!(
-            told(&applied, 2, NOW),
+            describe(&applied, 2, NOW),
             format!("{expected}; started by call 3 of run 1")
         );
     }

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_have_their_figures() {
+    fn findings_contain_their_counts_and_times() {
         let leases = Finding::stuck_leases(Count::Exactly(1), 2, Duration::from_secs(300));
         assert_eq!(
             leases.found,
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn times_ahead_of_the_clock_are_told_with_what_they_hold_up() {
+    fn a_finding_reports_times_ahead_of_the_clock_and_the_instances_they_delay() {
         let fine = StoredTimes {
             looked: 7,
             ..StoredTimes::default()
@@ -311,11 +311,11 @@ mod tests {
             finding.found,
             "2 instances written by a clock that was ahead, at most 59 min from now; 2 instances due and not started, among the newest 7 instances"
         );
-        for held in [
+        for serious in [
             StoredTimes { workers: 1, ..fine },
             StoredTimes { strange: 1, ..fine },
         ] {
-            assert_eq!(held.finding().severity, Severity::Serious);
+            assert_eq!(serious.finding().severity, Severity::Serious);
         }
     }
 

@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_reads_back() {
+    fn every_policy_join_and_cascade_action_parses_from_its_name() {
         for policy in ClosePolicy::ALL {
             assert_eq!(policy.as_str().parse(), Ok(policy));
         }
@@ -384,9 +384,9 @@ mod tests {
             for action in ["policy", "cancel", "terminate"] {
                 let action: CascadeAction = action.parse().unwrap();
                 assert_eq!(action.as_str().parse(), Ok(action));
-                let told = action.for_child(policy);
+                let chosen = action.for_child(policy);
                 assert_eq!(
-                    told == policy,
+                    chosen == policy,
                     action == CascadeAction::Policy
                         || CascadeAction::of_rest(policy) == Some(action)
                 );
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_parent_is_told_from_other_reasons() {
+    fn the_note_of_a_parents_end_is_recognised() {
         let parent = InstanceId(7);
         let is_end = |note: &Note| is_ended_note(parent, &note.by, note.reason.as_deref());
         assert!(is_end(&ended_note(parent, Status::Done)));
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_is_waited_for_unless_a_failure_is_enough() {
+    fn a_join_waits_for_all_children_unless_it_fails_fast() {
         assert_eq!(Until::All.decided(3, 1, 2), None);
         assert_eq!(Until::All.decided(3, 0, 3), Some(Joined::All));
         assert_eq!(Until::FailFast.decided(3, 1, 0), None);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn joins_that_nothing_could_decide_are_refused() {
+    fn a_join_with_a_quorum_or_window_of_zero_or_a_late_deadline_is_refused() {
         let join = Join::default();
         assert!(join.check().is_ok());
         let none = Join {

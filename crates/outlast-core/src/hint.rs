@@ -15,7 +15,7 @@ pub struct Hints {
     /// Instances that ended, for clients that wait for them.
     pub ended: Vec<InstanceId>,
     /// Instances that were cancelled or terminated while a worker ran them, for that worker.
-    pub told: Vec<InstanceId>,
+    pub cancelled: Vec<InstanceId>,
     /// Whether there is work for [`cascade`](crate::Store::cascade).
     pub cascades: bool,
 }
@@ -37,7 +37,7 @@ impl Hints {
         self.queues.is_empty()
             && self.deadline.is_none()
             && self.ended.is_empty()
-            && self.told.is_empty()
+            && self.cancelled.is_empty()
             && !self.cascades
     }
 
@@ -68,7 +68,7 @@ impl Hints {
             self.deadline(due_in);
         }
         self.ended.extend(other.ended);
-        self.told.extend(other.told);
+        self.cancelled.extend(other.cancelled);
         self.cascades |= other.cascades;
     }
 }

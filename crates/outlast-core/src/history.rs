@@ -77,8 +77,9 @@ kinds! {
     ChildCancelled = "child_cancelled",
     /// The child was terminated.
     ChildTerminated = "child_terminated",
-    /// A child was sent a signal or a cancel.
-    ChildTold = "child_told",
+    /// A child was sent a signal or a cancel. Histories of older builds call it `child_told`.
+    #[serde(alias = "child_told")]
+    ChildMessaged = "child_messaged",
     /// The workflow waits for a group that contains earlier children, or signals and cancels to
     /// children. Any other group follows from the events of its calls.
     GroupAwaited = "group_awaited",
@@ -128,6 +129,10 @@ impl FromStr for EventKind {
     type Err = Invalid;
 
     fn from_str(word: &str) -> Result<EventKind, Invalid> {
+        // Histories of older builds have this word.
+        if word == "child_told" {
+            return Ok(EventKind::ChildMessaged);
+        }
         let mut kinds = EventKind::ALL.iter().copied();
         kinds
             .find(|kind| kind.as_str() == word)
@@ -509,19 +514,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_reads_back_and_is_the_one_of_json() {
+    fn every_event_kind_parses_from_its_name_and_has_that_name_in_json() {
         for kind in EventKind::ALL {
             assert_eq!(kind.as_str().parse(), Ok(*kind));
-            let json = serde_json::to_string(kind).expect("a word");
+            let json = serde_json::to_string(kind).expect("it is encoded");
             assert_eq!(json, format!("{:?}", kind.as_str()));
         }
         assert!("RunStarted".parse::<EventKind>().is_err());
     }
 
     #[test]
+    fn a_kind_is_read_by_its_former_name_too() {
+        let messaged = Ok(EventKind::ChildMessaged);
+        assert_eq!("child_told".parse(), messaged);
+        assert_eq!(serde_json::from_str("\"child_told\"").ok(), messaged.ok());
+    }
+
+    #[test]
     fn a_park_that_nothing_could_end_is_refused() {
         assert!(Park::default().check().is_err());
-        let part = |rounds: &[i32], count| JoinSet {
+        let set = |rounds: &[i32], count| JoinSet {
             ranges: rounds.iter().copied().map(ChildRange::whole).collect(),
             children: Vec::new(),
             count,
@@ -530,20 +542,20 @@ mod tests {
             join_sets: Some(JoinSets { sets }),
             ..Park::default()
         };
-        let ends = |rounds: &[i32], count| sets(vec![part(rounds, count)]);
+        let ends = |rounds: &[i32], count| sets(vec![set(rounds, count)]);
         assert!(ends(&[1, 3], 1).check().is_ok());
-        assert!(sets(vec![part(&[1], 1), part(&[1], 2)]).check().is_ok());
+        assert!(sets(vec![set(&[1], 1), set(&[1], 2)]).check().is_ok());
         assert!(sets(Vec::new()).check().is_err());
-        assert!(sets(vec![part(&[1], 1), part(&[], 1)]).check().is_err());
+        assert!(sets(vec![set(&[1], 1), set(&[], 1)]).check().is_err());
         let many = limits::JOIN_SETS_MAX;
-        assert!(sets(vec![part(&[1], 1); many]).check().is_ok());
-        assert!(sets(vec![part(&[1], 1); many + 1]).check().is_err());
+        assert!(sets(vec![set(&[1], 1); many]).check().is_ok());
+        assert!(sets(vec![set(&[1], 1); many + 1]).check().is_err());
         let ranges = |ranges: &[(i32, i32, i32)]| JoinSet {
             ranges: ranges
                 .iter()
                 .map(|&(round, first, last)| ChildRange { round, first, last })
                 .collect(),
-            ..part(&[1], 1)
+            ..set(&[1], 1)
         };
         let fit = ranges(&[(1, 0, 3), (1, 5, 5), (2, 0, 0)]);
         assert!(sets(vec![fit]).check().is_ok());
@@ -566,7 +578,7 @@ mod tests {
         }
         let twice = JoinSet {
             children: vec![InstanceId(7), InstanceId(7)],
-            ..part(&[1], 1)
+            ..set(&[1], 1)
         };
         assert!(sets(vec![twice]).check().is_err());
         let late = Park {
@@ -586,14 +598,14 @@ mod tests {
         assert!(names(&["go", "go"]).check().is_ok());
         assert!(all(names(&["go", "go"])).check().is_err());
         assert!(all(ends(&[1, 3], 2)).check().is_ok());
-        let several = sets(vec![part(&[1], 1), part(&[2], 1)]);
+        let several = sets(vec![set(&[1], 1), set(&[2], 1)]);
         assert!(all(several).check().is_err());
         assert!(all(Park::default()).check().is_err());
     }
 
     #[test]
-    fn parts_come_back_as_they_were_stored() {
-        let part = |ranges: &[(i32, i32, i32)], count| JoinSet {
+    fn join_sets_are_read_back_as_they_were_stored() {
+        let set = |ranges: &[(i32, i32, i32)], count| JoinSet {
             ranges: ranges
                 .iter()
                 .map(|&(round, first, last)| ChildRange { round, first, last })
@@ -602,7 +614,7 @@ mod tests {
             count,
         };
         let ends = JoinSets {
-            sets: vec![part(&[(1, 0, 9), (3, 4, 4)], 7), part(&[(1, 5, 12)], 1)],
+            sets: vec![set(&[(1, 0, 9), (3, 4, 4)], 7), set(&[(1, 5, 12)], 1)],
         };
         let ranges: Vec<[i32; 4]> = ends.stored_spans().collect();
         assert_eq!(ranges, [[1, 1, 0, 9], [1, 3, 4, 4], [2, 1, 5, 12]]);
@@ -618,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_belongs_to_a_call_that_can_be_and_has_a_name_that_can_be_stored() {
+    fn an_event_of_call_zero_or_with_an_invalid_name_is_refused() {
         let event = NewEvent {
             kind: EventKind::StepCompleted,
             call: Some(1),

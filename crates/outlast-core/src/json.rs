@@ -162,10 +162,10 @@ impl io::Write for Small {
 ///
 /// It keeps what was expected, which kind of value was found, and the position.
 fn unquoted(error: &serde_json::Error) -> String {
-    let said = error.to_string();
+    let text = error.to_string();
     let (line, column) = (error.line(), error.column());
     let place = format!("at line {line} column {column}");
-    let expected = said.rsplit_once(", expected ").map(|(_, expected)| {
+    let expected = text.rsplit_once(", expected ").map(|(_, expected)| {
         let end = expected.rfind(" at line ").unwrap_or(expected.len());
         &expected[..end]
     });
@@ -177,13 +177,13 @@ fn unquoted(error: &serde_json::Error) -> String {
         "unknown field",
     ]
     .into_iter()
-    .find(|kind| said.starts_with(kind));
+    .find(|kind| text.starts_with(kind));
     match (kind, expected) {
         (Some(kind), Some(expected)) => format!("{kind}, expected {expected}, {place}"),
         // Field names come from the program, not from the document.
-        _ if said.starts_with("missing field") || said.starts_with("duplicate field") => said,
+        _ if text.starts_with("missing field") || text.starts_with("duplicate field") => text,
         _ if error.is_data() => format!("the value is refused {place}"),
-        _ => said,
+        _ => text,
     }
 }
 
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_kept_to_the_letter() {
+    fn parsed_json_keeps_its_text_unchanged() {
         for text in [
             "null",
             "-0.0",
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_writes_another_one_on_the_way_is_whole() {
+    fn a_value_that_encodes_another_value_meanwhile_is_complete() {
         struct Inner;
         struct Outer;
         impl Serialize for Inner {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_database_cannot_hold_is_refused() {
+    fn json_that_a_database_cannot_store_is_refused() {
         for text in [
             r#""\u0000""#,
             r#"{"\u0000":1}"#,
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_and_size_have_an_end() {
+    fn json_that_is_too_deep_or_too_large_is_refused() {
         let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         assert!(Json::parse(nested(JSON_DEPTH_MAX)).is_ok());
         assert!(Json::parse(nested(JSON_DEPTH_MAX + 1)).is_err());
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_reads_as_encoded_can_be_made_of_a_plain_value() {
+    fn a_plain_value_cannot_pass_for_an_encoded_value() {
         let forged = serde_json::json!({ "outlast:encoded": "1:-:key:AAAA" });
         let text = forged.to_string();
         assert!(Json::stored(text.clone()).unwrap().as_encoded().is_some());
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_codec_made_is_kept_to_the_letter_or_refused() {
+    fn the_output_of_a_codec_is_kept_unchanged_or_refused() {
         let encoded = Json::encoded("1:i:k-1:+/A=").unwrap();
         assert_eq!(encoded.as_encoded(), Some("1:i:k-1:+/A="));
         assert_eq!(encoded.as_str(), r#"{"outlast:encoded":"1:i:k-1:+/A="}"#);
@@ -422,12 +422,12 @@ mod tests {
         assert_eq!(
             more.as_encoded(),
             Some(""),
-            "not plain, and read by no codec"
+            "it counts as encoded, and no codec decodes it"
         );
     }
 
     #[test]
-    fn what_does_not_decode_is_told_without_its_content() {
+    fn a_decode_error_does_not_contain_the_value() {
         #[derive(Debug, Deserialize)]
         #[serde(deny_unknown_fields)]
         #[allow(dead_code, reason = "only read")]
@@ -439,7 +439,7 @@ mod tests {
         enum Kind {
             Small,
         }
-        for (text, said) in [
+        for (text, expected) in [
             (
                 r#"{"number":"secret"}"#,
                 "invalid type, expected u8, at line 1 column 18",
@@ -462,7 +462,7 @@ mod tests {
             ),
         ] {
             let invalid = Json::parse(text).unwrap().decode::<Order>().unwrap_err();
-            assert_eq!(invalid.reason, format!("does not decode: {said}"));
+            assert_eq!(invalid.reason, format!("does not decode: {expected}"));
         }
         let address = Json::of("secret").unwrap().decode::<std::net::IpAddr>();
         let invalid = address.unwrap_err();

@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_keys_refuse_what_a_database_cannot_hold() {
+    fn names_and_keys_that_a_database_cannot_store_are_refused() {
         assert!(check_name("step", "start").is_ok());
         assert!(check_name("step", "").is_err());
         assert!(check_name("step", "a\0b").is_err());
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn new_names_and_keys_refuse_what_does_not_show() {
+    fn new_names_and_keys_with_invisible_characters_are_refused() {
         for c in [
             '\u{202e}',
             '\u{200b}',
@@ -387,18 +387,18 @@ mod tests {
                 check_new_key("partition key", &name),
                 check_new_machine(&name),
             ] {
-                let said = refused.unwrap_err().to_string();
-                assert!(said.contains("format character \\u{"), "{said}");
-                assert!(!said.chars().any(crate::text::is_unsafe), "{said:?}");
+                let error = refused.unwrap_err().to_string();
+                assert!(error.contains("format character \\u{"), "{error}");
+                assert!(!error.chars().any(crate::text::is_unsafe), "{error:?}");
             }
-            assert!(check_name("step", &name).is_ok(), "what is stored is found");
+            assert!(check_name("step", &name).is_ok(), "a stored name is valid");
             assert!(check_key("correlation key", &name).is_ok());
         }
         assert!(check_new_name("step", "größe 日本 ❤️").is_ok());
     }
 
     #[test]
-    fn a_moment_lies_in_a_range_that_everybody_can_show() {
+    fn a_time_out_of_range_is_refused() {
         for at in [MOMENT_MIN, MOMENT_MAX] {
             assert!(check_moment("start", at).is_ok());
         }
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn the_states_of_a_history_have_an_end_however_large_each_may_be() {
+    fn the_total_size_of_the_states_of_a_history_is_bounded() {
         assert_eq!(transition_state_bytes(1), TRANSITION_STATE_BYTES_MAX);
         assert_eq!(transition_state_bytes(100), 20_971);
         let all: usize = (1..=TRANSITIONS_MAX).map(transition_state_bytes).sum();
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_leases_and_batches_have_an_end() {
+    fn delays_leases_and_batches_out_of_range_are_refused() {
         assert!(check_delay("delay", DELAY_MAX).is_ok());
         assert!(check_delay("delay", DELAY_MAX + Duration::from_secs(1)).is_err());
         assert!(check_lease(Duration::ZERO).is_err());

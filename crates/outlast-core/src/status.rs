@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_reads_back_as_its_status() {
+    fn every_status_parses_from_its_name() {
         for status in Status::ALL {
             assert_eq!(status.as_str().parse::<Status>(), Ok(status));
             assert_eq!(
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn i4_nothing_leaves_an_end_but_by_an_operators_retry() {
+    fn i4_an_instance_leaves_an_end_only_by_an_operators_retry() {
         for from in Status::ALL.into_iter().filter(|s| s.is_terminal()) {
             for to in Status::ALL {
                 let retry = from != Status::Done && to == Status::Runnable;
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_goes_by_what_is_stored() {
+    fn a_scope_consists_of_stored_statuses() {
         let sleeping = Scope::of([Status::Runnable, Status::Sleeping]);
         let message = sleeping.unwrap_err().to_string();
         assert!(
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_named_scopes_are_what_they_say() {
+    fn the_named_scopes_contain_the_right_statuses() {
         for status in Status::ALL {
             assert_eq!(Scope::LIVE.contains(status), !status.is_terminal());
             assert!(Scope::FOREVER.contains(status));

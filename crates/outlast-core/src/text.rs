@@ -120,14 +120,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ranges_are_sorted_and_apart() {
+    fn the_ranges_of_format_characters_are_sorted_and_disjoint() {
         for pair in FORMAT.windows(2) {
             assert!(pair[0].0 <= pair[0].1 && pair[0].1 < pair[1].0, "{pair:?}");
         }
     }
 
     #[test]
-    fn an_escaped_document_means_the_same() {
+    fn an_escaped_json_document_has_the_same_value() {
         let value = serde_json::json!({ "a\u{200b}": ["\u{7f}\u{9b}\u{2028}\u{e0041}\n", "é"] });
         let text = serde_json::to_string(&value).unwrap();
         let shown = escaped_json(&text);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_several_lines_keeps_them() {
+    fn escaped_lines_keep_their_line_breaks() {
         assert_eq!(escaped_lines("a\n\tb\u{1b}"), "a\n\tb\\u{1b}");
         assert_eq!(escaped("a\nb"), r"a\u{a}b");
     }

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_told_where_it_is() {
+    fn the_base_path_is_written_into_the_page() {
         let with = "<html><head><base href=\"/ui/\"><script src=\"app.js\"></script></head></html>";
         assert_eq!(based(with, "/a/ui/"), with.replace("/ui/", "/a/ui/"));
         assert_eq!(
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_allows_nothing_inline_and_nothing_from_elsewhere() {
+    fn the_content_security_policy_forbids_inline_and_remote_sources() {
         assert!(!POLICY.contains("unsafe") && !POLICY.contains("http"));
     }
 }

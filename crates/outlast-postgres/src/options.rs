@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn sslmode_means_what_it_means_elsewhere() {
+    fn sslmode_means_the_same_as_in_other_clients() {
         let trust = |url: &str| take_trust(url);
         assert_eq!(trust("postgres://h/d").1, Trust::Anyone);
         assert_eq!(
@@ -576,9 +576,9 @@ mod tests {
             "mysql://me:hunter2@host/db",
         ] {
             let error = Options::parse(url).expect_err(url);
-            for said in [error.to_string(), format!("{error:?}"), chain(&error)] {
-                assert!(!said.contains("ter2"), "{url}: {said}");
-                assert!(said.contains("the PostgreSQL URL"), "{url}: {said}");
+            for text in [error.to_string(), format!("{error:?}"), chain(&error)] {
+                assert!(!text.contains("ter2"), "{url}: {text}");
+                assert!(text.contains("the PostgreSQL URL"), "{url}: {text}");
             }
         }
         let known = Options::parse("postgres://h/d?sslcert=x").unwrap_err();
@@ -601,9 +601,9 @@ mod tests {
             let password = options.config.get_password().unwrap();
             assert!(password.starts_with(b"hunter2"), "{url}");
             let listening = options.clone().listen_url(url).unwrap();
-            for said in [format!("{options:?}"), format!("{listening:#?}")] {
-                assert!(!said.contains("hunter2"), "{url}: {said}");
-                assert!(!said.contains("%68"), "{url}: {said}");
+            for text in [format!("{options:?}"), format!("{listening:#?}")] {
+                assert!(!text.contains("hunter2"), "{url}: {text}");
+                assert!(!text.contains("%68"), "{url}: {text}");
             }
         }
     }

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_are_for_somebody_and_in_a_schema_of_their_own() {
+    fn grants_need_a_role_and_a_schema_of_their_own() {
         let some = Roles::new().worker("w");
         assert!(some.sql("outlast").is_ok());
         assert!(some.sql("public").is_err());

@@ -1,6 +1,9 @@
 //! Transactions on pooled connections: pipelined, bounded, and retried after conflicts.
 //!
 //! Every verb runs its statements through this file. No user code runs inside a transaction.
+//!
+//! Nothing here opens a savepoint. A subtransaction writes another `xmin`, and the statements of a
+//! commit find their own rows by `xmin` (docs/decisions/0008).
 
 pub(crate) mod conductor;
 pub(crate) mod statement;
@@ -54,6 +57,8 @@ pub(crate) struct Session {
 
 impl Session {
     /// Runs one transaction in one round trip.
+    ///
+    /// All calls are sent before the first answer comes, so no call can depend on an answer.
     pub(crate) async fn transact(
         &self,
         tx_kind: TxKind,
@@ -63,6 +68,9 @@ impl Session {
     }
 
     /// Begins a transaction of several round trips. Nothing is sent before its first call.
+    ///
+    /// It keeps its connection and its locks until [`finish`](Transaction::finish), over every
+    /// round trip in between.
     pub(crate) async fn begin(&self, tx_kind: TxKind) -> Result<Transaction<'_>, Failure> {
         let client = self.pool.get().await.map_err(Failure::Pool)?;
         Ok(Transaction {
@@ -74,6 +82,12 @@ impl Session {
     }
 
     /// Runs `once` until it does not conflict with others, a bounded number of times.
+    ///
+    /// `once` is the whole transaction: the server has rolled back every failure that is tried
+    /// again. So `once` must change nothing of its caller before it succeeds.
+    ///
+    /// A broken connection is not tried again here, because the server may have committed. Only
+    /// the caller knows whether its verb can be sent twice (docs/protocol.md, defect 13).
     pub(crate) async fn retry<'a, T>(
         &self,
         operation: &'static str,
@@ -101,6 +115,8 @@ impl Session {
     /// Returns whether a retry can help. Also remembers what the failure reveals about the server.
     pub(crate) fn may_help(&self, failure: &Failure) -> bool {
         if failure.is_missing_statement() {
+            // The whole store stops naming statements: its pool leads through one URL. The retry
+            // then sends texts, so it cannot fail for the same reason.
             if self.named.swap(false, Ordering::Relaxed) {
                 tracing::info!(
                     "the connection does not keep prepared statements (a pooler in transaction mode): sending them whole from now on"
@@ -118,6 +134,7 @@ impl Session {
     pub(crate) async fn close(&self) {
         self.channel.close().await;
         self.pool.close();
+        // The pool cannot wait for connections that are in use, so this looks every millisecond.
         while self.pool.status().size > self.pool.status().available {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -133,6 +150,7 @@ impl Session {
         if outlast_core::mutant::is("isolation-of-the-database") {
             sql = sql.replace(" isolation level read committed", "").into();
         }
+        // Set in each transaction: a test moves its clock between two of them.
         if let Some(clock) = &self.clock {
             sql.to_mut().push_str(&format!(
                 "; set local {} = {}",
@@ -155,11 +173,14 @@ fn pause_after(tries: u32) -> Duration {
 /// An open transaction.
 ///
 /// Dropping it unfinished closes its connection, and the server rolls back. So no connection
-/// returns to the pool inside a transaction.
+/// returns to the pool inside a transaction. A drop cannot wait for a rollback, and a dropped verb
+/// may still have a statement that runs on the server.
 pub(crate) struct Transaction<'s> {
     session: &'s Session,
     client: Option<Pooled>,
     tx_kind: TxKind,
+    /// Whether something may have been sent. Such a connection must not go back to the pool before
+    /// the end of the transaction.
     begun: bool,
 }
 
@@ -174,8 +195,11 @@ struct Frame {
 
 /// One message of a pipeline.
 enum PipelineMessage<'a, 'p> {
+    /// SQL without parameters: the `begin` with its settings, or the `commit`.
     Plain(Cow<'static, str>),
+    /// A call of a statement that is prepared on this connection.
     Named(tokio_postgres::Statement, &'a Call<'p>),
+    /// A call with the whole text. It leaves nothing prepared on the server.
     Whole(&'a str, &'a Call<'p>),
 }
 
@@ -207,6 +231,8 @@ impl Transaction<'_> {
                 source: None,
             }));
         };
+        // Set before anything is sent: a future that is dropped half-way must not return its
+        // connection.
         let opening = !std::mem::replace(&mut self.begun, true);
         let frame = Frame {
             opening,
@@ -219,7 +245,7 @@ impl Transaction<'_> {
             .await?;
         if frame.alone {
             let answers = pipeline(client, messages).await;
-            // If the commit failed, there is nothing to roll back.
+            // A single statement is committed or rolled back by now.
             self.begun = false;
             return answers;
         }
@@ -227,6 +253,7 @@ impl Transaction<'_> {
             None => pipeline(client, messages).await?,
             Some(conductor) => conducted(client, messages, conductor.as_ref()).await?,
         };
+        // The answers of `begin` and `commit` are left out.
         let first = usize::from(opening);
         Ok(answers.into_iter().skip(first).take(calls.len()).collect())
     }
@@ -242,7 +269,7 @@ impl Transaction<'_> {
         self.roll_back().await;
     }
 
-    /// Rolls back.
+    /// Rolls back. For a verb that finds after its first statements that it must write nothing.
     pub(crate) async fn abandon(mut self) {
         self.roll_back().await;
     }
@@ -251,6 +278,8 @@ impl Transaction<'_> {
         let Some(client) = self.client.as_ref().filter(|_| self.begun) else {
             return;
         };
+        // If nothing was sent before the failure, the server only warns. If this fails, the drop
+        // closes the connection.
         if client.batch_execute("rollback").await.is_ok() {
             self.return_connection();
         }
@@ -262,6 +291,7 @@ impl Transaction<'_> {
 }
 
 impl Drop for Transaction<'_> {
+    /// Takes the connection of an unfinished transaction out of the pool, and closes it.
     fn drop(&mut self) {
         match self.client.take() {
             Some(client) if self.begun => drop(Pooled::take(client)),
@@ -273,7 +303,9 @@ impl Drop for Transaction<'_> {
 impl Session {
     /// Returns the messages of one exchange.
     ///
-    /// Statements are prepared before anything is sent, once per connection.
+    /// Statements are prepared before anything is sent, once per connection. Inside an open
+    /// transaction they are prepared in that transaction. Behind a pooler, only the transaction is
+    /// sure to stay on one server process.
     async fn messages<'a, 'p>(
         &'a self,
         client: &Pooled,
@@ -281,6 +313,8 @@ impl Session {
         frame: Frame,
         calls: &'a [Call<'p>],
     ) -> Result<Vec<PipelineMessage<'a, 'p>>, Failure> {
+        // Read once: another verb may switch it meanwhile, and `begin` must fit the calls. Behind
+        // a pooler, the `begin` of named calls checks that the server process has the statements.
         let named = self.named.load(Ordering::Relaxed);
         let mut messages = Vec::with_capacity(calls.len() + 2);
         if named {
@@ -311,6 +345,9 @@ impl Session {
     ///
     /// This is so for one statement on a connection with the right settings. Each saved message
     /// also saves the server's answer.
+    ///
+    /// Claims and queries have settings of their own, which only a `begin` can carry. So does a
+    /// test's clock. A conductor must be asked before the commit.
     fn goes_alone(&self, client: &Pooled, tx_kind: TxKind, calls: &[Call<'_>]) -> bool {
         let is_test = self.clock.is_some() || self.conductor.is_some();
         tx_kind == TxKind::Write
@@ -347,7 +384,8 @@ async fn pipeline(
     client: &Pooled,
     messages: Vec<PipelineMessage<'_, '_>>,
 ) -> Result<Answers, Failure> {
-    // `join_all` polls up to 30 futures in order, so the messages are sent in this order.
+    // `join_all` polls up to 30 futures in order, so the messages are sent in this order. It is
+    // the order of the locks.
     debug_assert!(messages.len() <= 30);
     let answers = join_all(messages.into_iter().map(|message| send(client, message))).await;
     Ok(answers.into_iter().collect::<Result<_, _>>()?)

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_servers_database_and_schema_without_the_password() {
+    fn a_place_names_servers_database_and_schema_without_the_password() {
         for (url, expected) in [
             (
                 "postgres://me:hunter2@db.example:6543/shop",

@@ -1,4 +1,5 @@
-//! PostgreSQL keeps every rule of the contract, and agrees with the reference model (I12).
+//! The PostgreSQL store keeps every rule of the contract, and agrees with the reference model
+//! (I12).
 
 mod support;
 
@@ -16,6 +17,6 @@ async fn open() -> Subject {
 outlast_conformance::conformance_suite!(open);
 
 #[tokio::test]
-async fn it_agrees_with_the_model() {
+async fn the_store_agrees_with_the_model() {
     sequences::compare_with_model(open_at).await;
 }

@@ -1,16 +1,21 @@
-//! All interleavings of the verbs, statement by statement, and the defective forms of docs/protocol.md that
-//! this must catch: a checker that has never failed proves nothing.
+//! All interleavings of the verbs, statement by statement.
 //!
-//! Each test runs every schedule of its scenarios. After each it checks that no wake-up was lost (I2),
-//! no outcome was written twice or by the wrong claim (I3), nothing left an end (I4), every join came
-//! once and after its children (I6), no signal was lost or consumed twice (I7), nobody executes or
-//! stands aside behind a key wrongly (I8), that callers were told the truth, that everything can come to
-//! rest, and that no two transactions waited for each other.
+//! A checker that has never failed proves nothing. So some tests put back the defects of
+//! docs/protocol.md, and assert that their scenarios catch them.
+//!
+//! Each test runs every schedule of its scenarios. After each schedule it checks that:
+//!
+//! - no wake-up was lost (I2);
+//! - no outcome was written twice or by the wrong claim (I3);
+//! - no ended instance changed its status (I4);
+//! - every join came once, and after its children (I6);
+//! - no signal was lost or consumed twice (I7);
+//! - instances of a partition key execute in order and are not left blocked (I8);
+//! - verbs reported the changes that they made;
+//! - every instance can come to rest;
+//! - no two transactions waited for each other.
 
-#![allow(
-    clippy::print_stdout,
-    reason = "how many schedules there were is for people"
-)]
+#![allow(clippy::print_stdout, reason = "people read the number of schedules")]
 
 #[path = "interleavings/families.rs"]
 mod families;
@@ -111,7 +116,7 @@ async fn verbs_on_one_parked_or_runnable_instance_can_meet_in_any_order() {
         Reap(CRASHES_MAX),
     ];
     let on_runnable = [Deliver(0), Fire, terminate([0]), Claim, Collect];
-    // A stale outcome finds nothing to lock, and would multiply what it cannot change.
+    // A stale outcome locks nothing, so its places would only multiply the schedules.
     let parked = pairs(Start::Parked, &on_parked).into_iter();
     let mut scenarios: Vec<Scenario> = parked.map(Scenario::briefly).collect();
     scenarios.extend(pairs(Start::Runnable, &on_runnable));
@@ -136,10 +141,10 @@ async fn three_sessions_on_one_instance_can_meet_in_any_order() {
     .await;
 }
 
-// What a delivery wakes and hands to a worker.
+// Deliveries that claim their target.
 
 #[tokio::test]
-async fn a_delivery_that_claims_can_meet_whatever_else_happens_to_its_target() {
+async fn a_delivery_that_claims_can_meet_any_other_verb_on_its_target() {
     let others = [
         commit(0, Park),
         commit(0, Done),
@@ -173,7 +178,7 @@ async fn a_delivery_that_claims_can_meet_whatever_else_happens_to_its_target() {
 }
 
 #[tokio::test]
-async fn what_a_delivery_has_claimed_can_be_ended_and_its_worker_can_go() {
+async fn an_instance_claimed_by_a_delivery_can_end_and_its_worker_can_deregister() {
     let parked = |sessions: &[&[Act]]| Scenario::new(Start::Parked, sessions).briefly();
     let claimed = [DeliverFor(0), CommitClaimed];
     hold(&[
@@ -211,7 +216,7 @@ async fn two_children_can_end_in_any_order_and_their_parent_joins_once() {
 }
 
 #[tokio::test]
-async fn a_child_can_fail_with_its_worker_while_its_sibling_ends() {
+async fn the_reaper_can_fail_a_child_while_its_sibling_ends() {
     let family = |sessions: &[&[Act]]| Scenario::new(Start::Family, sessions).briefly();
     hold(&[
         family(&[&[commit(1, Done)], &[Reap(0)]]),
@@ -224,7 +229,7 @@ async fn a_child_can_fail_with_its_worker_while_its_sibling_ends() {
 }
 
 #[tokio::test]
-async fn the_last_child_can_end_beside_whatever_happens_to_its_family() {
+async fn the_last_child_can_end_while_any_other_verb_changes_its_family() {
     let family =
         |sessions: &[&[Act]]| Scenario::new(Start::FamilyWithOneFailed, sessions).briefly();
     let zombie = |sessions: &[&[Act]]| Scenario::new(Start::FamilyWithZombie, sessions).briefly();
@@ -272,7 +277,7 @@ async fn children_can_be_claimed_and_ended_while_their_parent_still_spawns() {
 // Partition keys.
 
 #[tokio::test]
-async fn a_claim_can_meet_whatever_the_running_neighbour_of_its_key_does() {
+async fn a_claim_can_meet_any_verb_on_the_running_instance_of_its_partition_key() {
     let others = [
         commit(0, Done),
         commit(0, Next),
@@ -289,7 +294,7 @@ async fn a_claim_can_meet_whatever_the_running_neighbour_of_its_key_does() {
 }
 
 #[tokio::test]
-async fn nobody_stays_aside_behind_a_key_that_is_free() {
+async fn no_instance_stays_blocked_behind_a_free_partition_key() {
     let aside = |sessions: &[&[Act]]| Scenario::new(Start::LineSetAside, sessions).briefly();
     let mut scenarios: Vec<Scenario> =
         [commit(0, Done), commit(0, Next), Release(0), terminate([0])]
@@ -307,7 +312,7 @@ async fn nobody_stays_aside_behind_a_key_that_is_free() {
 }
 
 #[tokio::test]
-async fn claims_of_one_key_can_meet_in_any_order_and_one_of_them_gets_it() {
+async fn claims_of_one_partition_key_can_meet_in_any_order_and_one_wins() {
     let idle = |sessions: &[&[Act]]| Scenario::new(Start::LineIdle, sessions).briefly();
     hold(&[
         idle(&[&[Claim], &[Claim]]),
@@ -323,7 +328,7 @@ async fn claims_of_one_key_can_meet_in_any_order_and_one_of_them_gets_it() {
 // A correlation key.
 
 #[tokio::test]
-async fn one_of_many_starts_what_nobody_held_and_the_signals_of_all_arrive() {
+async fn one_of_several_signal_or_inserts_starts_the_holder_and_all_signals_arrive() {
     let unheld = |sessions: &[&[Act]]| Scenario::new(Start::Unheld, sessions);
     hold(&[
         unheld(&[&[SignalOrInsert], &[SignalOrInsert]]),
@@ -338,7 +343,7 @@ async fn one_of_many_starts_what_nobody_held_and_the_signals_of_all_arrive() {
 }
 
 #[tokio::test]
-async fn a_signal_or_insert_can_meet_whatever_the_holder_of_the_key_does() {
+async fn a_signal_or_insert_can_meet_any_verb_on_the_holder_of_its_key() {
     let others = [
         commit(0, Park),
         commit(0, Done),
@@ -373,7 +378,7 @@ async fn a_signal_or_insert_can_meet_whatever_the_holder_of_the_key_does() {
 }
 
 #[tokio::test]
-async fn the_key_of_a_holder_that_ends_goes_to_one_of_two_who_ask_for_it() {
+async fn one_of_two_requests_gets_the_key_of_an_ending_holder() {
     let holder = |sessions: &[&[Act]]| {
         let scenario = Scenario::new(Start::HolderExecuting, sessions);
         scenario.at_locks().where_the_server_chooses()
@@ -389,11 +394,13 @@ async fn the_key_of_a_holder_that_ends_goes_to_one_of_two_who_ask_for_it() {
     .await;
 }
 
-// Where two lock in opposite orders, by what they are: the server ends one, and the store tries it again.
+// Verbs that must lock in opposite orders. The server aborts one of them, and the store retries
+// it.
 
-/// The operator's batch locks its rows by id, the parent first; the child locks itself, then its parent.
+/// The operator's batch locks its rows by id, so the parent first. The child locks itself, then
+/// its parent.
 #[tokio::test]
-async fn a_family_terminated_at_once_beside_an_ending_child_survives_its_deadlock() {
+async fn terminating_a_family_while_a_child_ends_survives_the_deadlock() {
     survive(Scenario::new(
         Start::Family,
         &[&[commit(2, Done)], &[terminate([0, 2])]],
@@ -401,14 +408,14 @@ async fn a_family_terminated_at_once_beside_an_ending_child_survives_its_deadloc
     .await;
 }
 
-/// Each holds its own row and would let the other one through.
+/// Each transaction has locked its own row and wants to let the other row through.
 #[tokio::test]
-async fn two_neighbours_of_a_line_terminated_by_two_operators_survive_their_deadlock() {
+async fn two_operators_who_terminate_neighbours_of_a_line_survive_the_deadlock() {
     let line = [&[terminate([1])][..], &[terminate([2])]];
     survive(Scenario::new(Start::LineSetAside, &line).briefly()).await;
 }
 
-// What must be caught.
+// Defects that must be caught.
 
 #[tokio::test]
 async fn a_park_that_does_not_lock_first_is_caught() {
@@ -417,7 +424,7 @@ async fn a_park_that_does_not_lock_first_is_caught() {
 }
 
 #[tokio::test]
-async fn a_park_that_locks_where_it_looks_is_caught() {
+async fn a_park_that_locks_and_reads_in_one_statement_is_caught() {
     let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
     catch("park-locks-where-it-looks", park, &[LOST_WAKE_UP]).await;
 }
@@ -495,7 +502,7 @@ async fn an_outcome_without_the_fence_is_caught() {
 }
 
 #[tokio::test]
-async fn a_join_that_counts_what_another_has_ended_is_caught() {
+async fn a_join_that_counts_an_end_of_another_transaction_is_caught() {
     let same = Scenario::new(Start::Family, &[&[commit(1, Done)], &[commit(1, Done)]]);
     catch(
         "join-counts-anothers-end",
@@ -506,26 +513,26 @@ async fn a_join_that_counts_what_another_has_ended_is_caught() {
 }
 
 #[tokio::test]
-async fn a_join_that_does_not_count_per_parent_is_caught() {
+async fn a_join_that_counts_several_siblings_as_one_is_caught() {
     let siblings = Scenario::new(Start::Family, &[&[both([1, 2])], &[Collect]]);
     let hangs = ["children pending", "does not come to rest"];
     catch("siblings-count-once", siblings, &hangs).await;
 }
 
 #[tokio::test]
-async fn a_hand_over_of_a_key_that_does_not_wait_is_caught() {
+async fn a_partition_key_hand_over_that_skips_locked_rows_is_caught() {
     let line = Scenario::new(Start::LineSetAside, &[&[commit(0, Done)], &[Deliver(1)]]).briefly();
     catch("hand-over-does-not-wait", line, &[LEFT_ASIDE]).await;
 }
 
 #[tokio::test]
-async fn a_claim_that_sets_aside_behind_one_that_leaves_is_caught() {
+async fn a_claim_that_sets_rows_aside_behind_a_leaving_instance_is_caught() {
     let line = Scenario::new(Start::Line, &[&[commit(0, Done)], &[Claim]]).briefly();
     catch("sets-aside-without-locking", line, &[LEFT_ASIDE]).await;
 }
 
 #[tokio::test]
-async fn a_claim_that_overtakes_an_elder_whom_somebody_holds_is_caught() {
+async fn a_claim_that_overtakes_an_older_locked_row_of_its_key_is_caught() {
     let line = Scenario::new(Start::LineIdle, &[&[Deliver(0)], &[Claim]]).briefly();
     catch("overtakes-its-elder", line, &["I8: "]).await;
 }

@@ -1,5 +1,7 @@
-//! Behind a pooler in transaction mode, where each transaction may get another server connection, every
-//! rule of the contract holds. The store finds out by itself that it may not prepare statements by name.
+//! The store keeps every rule of the contract behind a pooler in transaction mode.
+//!
+//! There each transaction may get another server connection. The store detects that it may not
+//! prepare statements by name.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -22,10 +24,10 @@ fn options(pooler: &Pooler, schema: &str) -> Options {
 async fn open_with(change: impl FnOnce(Options) -> Options) -> Subject {
     let (clock, schema) = (ManualClock::default(), unique_schema());
     let Some(pooler) = start_pooler(2) else {
-        // Said already; the model keeps the rules.
+        // `start_pooler` printed the reason. The model keeps the rules.
         return Subject::new(Model::new(clock.clone()), clock);
     };
-    // From here on there are two server connections, and transactions get them by turns.
+    // From here on transactions alternate between two server connections.
     both_server_connections(&pooler).await;
     let options = options(&pooler, &schema).clock(clock.clone());
     let store = change(options).connect().await.unwrap();
@@ -44,7 +46,7 @@ async fn open() -> Subject {
 outlast_conformance::conformance_suite!(open);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_never_prepares_keeps_the_rules_too() {
+async fn a_store_without_named_statements_keeps_the_rules() {
     macro_rules! try_all {
         ($($group:ident::$module:ident::$rule:ident,)*) => {
             $({
@@ -55,12 +57,12 @@ async fn a_store_that_never_prepares_keeps_the_rules_too() {
         };
     }
     try_all! {
-        outcomes::batches::a_mixed_workload_comes_to_rest_without_anything_to_mend,
+        outcomes::batches::a_mixed_workload_ends_with_nothing_to_repair,
         claiming::claims::a_claim_carries_everything_the_step_may_look_at,
-        families::children::nesting_goes_three_deep,
-        claiming::races::claims_at_once_never_get_the_same_row,
-        claiming::races::claims_at_once_take_one_of_a_partition_key,
-        claiming::races::siblings_that_end_at_once_join_once,
+        families::children::joins_nest_three_levels_deep,
+        claiming::races::concurrent_claims_never_take_the_same_row,
+        claiming::races::concurrent_claims_take_one_row_of_a_partition_key,
+        claiming::races::siblings_that_end_concurrently_wake_their_parent_once,
         claiming::races::a_signal_that_races_a_park_is_never_lost,
     }
 }
@@ -79,8 +81,8 @@ async fn stores_that_share_server_connections_keep_their_settings_apart() {
         stores.push(options.connect().await.unwrap());
     }
     for _ in 0..50 {
-        let asked = stores.iter().chain(&stores).map(|store| store.now());
-        let answers = join_all(asked).await;
+        let calls = stores.iter().chain(&stores).map(|store| store.now());
+        let answers = join_all(calls).await;
         for (answer, clock) in answers.into_iter().zip(clocks.iter().chain(&clocks)) {
             assert_eq!(answer.unwrap(), clock.now());
         }
@@ -89,7 +91,7 @@ async fn stores_that_share_server_connections_keep_their_settings_apart() {
             let committed = work::commit(store, &claim, done()).await;
             assert!(matches!(committed, Answer::Committed { .. }));
         }
-        // The next client of the same server connection finds it as it was.
+        // The next client of the same server connection finds its settings unchanged.
         let next = raw_to(&pooler.url()).await;
         let settings = next
             .simple_query(
@@ -106,7 +108,7 @@ async fn stores_that_share_server_connections_keep_their_settings_apart() {
             };
             Some(row)
         });
-        let row = row.expect("one row");
+        let row = row.expect("the query has one row");
         let found = [row.get(0), row.get(1), row.get(2), row.get(3)];
         assert_eq!(found, ["", "on", "0", "on"].map(Some));
     }
@@ -123,7 +125,7 @@ async fn stores_that_share_server_connections_keep_their_settings_apart() {
 }
 
 #[tokio::test]
-async fn a_pooler_is_told_from_a_server() {
+async fn a_store_distinguishes_a_pooler_from_a_server() {
     let schema = unique_schema();
     let server = Postgres::options(&support::url()).unwrap().schema(&schema);
     let server = server.connect().await.unwrap();
@@ -137,11 +139,11 @@ async fn a_pooler_is_told_from_a_server() {
     drop_schema(&schema).await;
 }
 
-/// Drivers name their statements by counting, so two programs give different statements the same name.
-/// Behind a pooler the other program's is found where one's own was expected.
+/// Drivers number their statements, so two programs use the same name for different statements.
+/// Behind a pooler one program can then find a statement of the other.
 #[tokio::test]
-async fn a_statement_of_another_program_is_never_run_in_place_of_ones_own() {
-    // The store comes to the clean server connection first, or to the poisoned one.
+async fn a_store_never_runs_a_prepared_statement_of_another_program() {
+    // The store gets the clean server connection first, or the poisoned one.
     for turns in [0, 1] {
         let Some(pooler) = start_pooler(2) else {
             return;
@@ -180,8 +182,8 @@ async fn a_statement_of_another_program_is_never_run_in_place_of_ones_own() {
     }
 }
 
-/// Leaves statements of the names that drivers give on one server connection, each with the parameters of
-/// many of the store's own.
+/// Prepares statements on one server connection, under the names that drivers use. Their
+/// parameters are those of many statements of the store.
 async fn poison_one_of_two(pooler: &Pooler, schema: &str) {
     let sql = format!("create table \"{schema}\".poisoned (name text)");
     raw().await.batch_execute(&sql).await.unwrap();
@@ -199,8 +201,7 @@ async fn poison_one_of_two(pooler: &Pooler, schema: &str) {
     clean.batch_execute("commit").await.unwrap();
 }
 
-/// Two clients that have been served at once: each open transaction holds on to a server connection of
-/// its own.
+/// Opens both server connections: two transactions that are open at once need one each.
 async fn both_server_connections(pooler: &Pooler) -> [Client; 2] {
     let clients = [raw_to(&pooler.url()).await, raw_to(&pooler.url()).await];
     for word in ["begin", "commit"] {

@@ -1,6 +1,7 @@
 //! Decodes rows into the contract's types. Every verb that reads rows uses it.
 //!
-//! A column that does not decode is an error of that row, never a panic.
+//! A column that does not decode is an error of that row, never a panic. Functions that take a row
+//! find columns by name; [`Columns`] reads them by position, where that cost would show.
 
 use crate::verbs::effects::ChildPosition;
 use outlast_core::{
@@ -14,9 +15,12 @@ use serde::de::DeserializeOwned;
 use std::error::Error;
 use std::str::FromStr;
 
+/// Decodes a whole instance, for questions.
 pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
     let guard: Option<String> = row.get("correlation_guard")?;
     let awaits: Option<Vec<String>> = decoded(row, "awaits")?;
+    // These statements return the stored word, so `sleeping` is derived here. Statements without
+    // the column `awaits` derive it in SQL.
     let stored: Status = word(row, "status")?;
     Ok(Instance {
         id: InstanceId(row.get("id")?),
@@ -62,6 +66,9 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
 }
 
 /// Whether the present park needs all. The stored revision excludes earlier parks.
+///
+/// A workflow that became runnable instead of parked has the mark at its own revision too, so the
+/// status counts as well (docs/decisions/0047).
 fn needs_all(row: &Row<'_>) -> rusqlite::Result<bool> {
     let parked: Option<i64> = row.get("needs_all_revision")?;
     let revision: i64 = row.get("revision")?;
@@ -69,12 +76,14 @@ fn needs_all(row: &Row<'_>) -> rusqlite::Result<bool> {
     Ok(parked == Some(revision) && status.is_parked())
 }
 
+/// Decodes a child as its parent sees it.
 pub(crate) fn child(row: &Row<'_>) -> rusqlite::Result<Child> {
     Ok(Child {
         id: InstanceId(row.get("id")?),
         round: row.get("parent_round")?,
         position: row.get("parent_position")?,
         on_parent_close: policy(row, "on_parent_close")?,
+        // Null: it has no window. False: it has a place.
         held: row.get::<_, Option<bool>>("held")? == Some(true),
         machine: row.get("machine")?,
         version: row.get("machine_version")?,
@@ -116,6 +125,7 @@ pub(crate) fn child_position(row: &Row<'_>) -> rusqlite::Result<Option<ChildPosi
 
 /// Decodes the progress of the last fan-out or join; `None` before the first.
 fn barrier(row: &Row<'_>) -> rusqlite::Result<Option<Barrier>> {
+    // A workflow without rounds may still have waited for children.
     let joining: Option<String> = row.get("joining")?;
     if row.get::<_, i32>("round")? == 0 && joining.is_none() {
         return Ok(None);
@@ -155,6 +165,7 @@ pub(crate) fn stored(policy: ClosePolicy) -> Option<&'static str> {
     }
 }
 
+/// Decodes an unconsumed signal. Only a tombstone has no payload.
 pub(crate) fn signal(row: &Row<'_>) -> rusqlite::Result<Signal> {
     Ok(Signal {
         id: SignalId(row.get("id")?),
@@ -229,6 +240,9 @@ pub(crate) fn parent(row: &Row<'_>) -> rusqlite::Result<Option<Parent>> {
 /// Reads the columns of a row in the order of the statement.
 ///
 /// For the hot path: looking a column up by name would take longer than reading it.
+///
+/// A column that is added to such a statement must be read here in the same place, or every later
+/// column shifts. The statements are those of `verbs/claim.rs` and `verbs/commit/fenced_row.rs`.
 pub(crate) struct Columns<'a, 's> {
     row: &'a Row<'s>,
     read: usize,
@@ -301,6 +315,7 @@ impl<'a, 's> Columns<'a, 's> {
         let position = self.read;
         self.read += 1;
         match self.row.get_ref(position)?.as_str_or_null() {
+            // Most rows have an empty list, which needs no parser.
             Ok(None | Some("[]")) => Ok(Vec::new()),
             Ok(Some(text)) => {
                 serde_json::from_str(text).map_err(|error| conversion(position, error))
@@ -310,6 +325,8 @@ impl<'a, 's> Columns<'a, 's> {
     }
 }
 
+/// Makes the error of a column. [`Fault::unreadable_row`](crate::error::Fault::unreadable_row) and
+/// the errors of questions recognise it by its kind.
 fn conversion(position: usize, error: impl Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(position, Type::Text, Box::new(error))
 }
@@ -333,11 +350,14 @@ where
         .map_err(|error| unreadable(row, column, error))
 }
 
-/// Decodes a count.
+/// Decodes a count, which no statement returns below zero.
 pub(crate) fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(column)?.unsigned_abs())
 }
 
+/// Decodes a JSON document.
+///
+/// Checks its syntax and not its limits: a document of an older version must stay readable.
 pub(crate) fn json(row: &Row<'_>, column: &str) -> rusqlite::Result<Json> {
     Json::stored(row.get(column)?).map_err(|error| unreadable(row, column, error))
 }

@@ -1,4 +1,7 @@
 //! The health checks of the file and the database, for `outlast doctor`. They only read.
+//!
+//! They run on a reader, in one transaction. A check that reads the whole file needs a bound: its
+//! snapshot keeps SQLite from resetting the log.
 
 use crate::error::Fault;
 use crate::inspect::{COUNTED_MAX, counted};
@@ -20,9 +23,11 @@ const LOG_MAX: u64 = 256 * 1024 * 1024;
 const CHECKED_MAX: u64 = 256 * 1024 * 1024;
 /// Less unused space than this is not worth a rebuild.
 const UNUSED_MIN: u64 = 64 * 1024 * 1024;
+/// Less space than this on the disk is a warning.
 const ROOM_MIN: u64 = 1024 * 1024 * 1024;
+/// Less space than this on the disk is serious.
 const ROOM_SERIOUS: u64 = 64 * 1024 * 1024;
-/// The largest value that is stored.
+/// The space that one value of the largest size takes ([`limits::JSON_BYTES_MAX`]).
 const ROOM_TO_WRITE: u64 = 1024 * 1024;
 
 /// The path and the settings, which the database itself does not know.
@@ -44,6 +49,9 @@ impl ExaminedFile {
     }
 }
 
+/// Runs all checks, and returns a finding for each.
+///
+/// A check that fails to run fails all of them: its error says more than a missing finding.
 pub(crate) fn examine_database(
     tx: &Tx<'_>,
     examined: &ExaminedFile,
@@ -77,6 +85,7 @@ fn library() -> Finding {
     Finding::fine("library_version", found)
 }
 
+/// Checks the journal mode, which any program can change while no other has the file open.
 fn journal(connection: &Connection, examined: &ExaminedFile) -> Result<Finding, Fault> {
     const CHECK: &str = "journal_mode";
     let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
@@ -91,6 +100,7 @@ fn journal(connection: &Connection, examined: &ExaminedFile) -> Result<Finding, 
     })
 }
 
+/// Judges the setting of this process. The file does not store it, and other processes may differ.
 fn durability(examined: &ExaminedFile) -> Finding {
     const CHECK: &str = "durability";
     if examined.file.is_none() {
@@ -152,6 +162,7 @@ fn integrity(connection: &Connection, pages: &Pages) -> Result<Finding, Fault> {
         );
         return Ok(Finding::fine(CHECK, found));
     }
+    // Stops at the first damage. The remedy is the same for any number.
     let answer: String = connection.query_row("pragma quick_check(1)", [], |row| row.get(0))?;
     Ok(match answer.as_str() {
         "ok" => Finding::fine(
@@ -193,13 +204,17 @@ fn overdue_timers(tx: &Tx<'_>) -> Result<Finding, Fault> {
     Ok(found)
 }
 
+/// Looks for times that another clock has written.
+///
+/// Reads the newest instances only, so that the check takes bounded time
+/// ([`limits::EXAMINED_MAX`]).
 fn stored_times(tx: &Tx<'_>) -> Result<Finding, Fault> {
     let mut statement = tx.prepare(TIMES)?;
     let looked = i64::try_from(limits::EXAMINED_MAX).unwrap_or(i64::MAX);
     let ahead = tx.now + limits::AHEAD_MAX;
     let (first, last) = (limits::MOMENT_MIN, limits::MOMENT_MAX);
-    let asked = params![tx.now.0, ahead.0, looked, first.0, last.0];
-    let times = statement.query_row(asked, |row| {
+    let values = params![tx.now.0, ahead.0, looked, first.0, last.0];
+    let times = statement.query_row(values, |row| {
         let count = |name| row.get::<_, i64>(name).map(i64::unsigned_abs);
         Ok(StoredTimes {
             looked: count("looked")?,
@@ -226,14 +241,14 @@ fn writable(file: &Path) -> Finding {
     const CHECK: &str = "writable";
     let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    let obstacles = [file, folder].into_iter().filter(|path| !may_write(path));
-    let obstacles: Vec<_> = obstacles.map(|path| path.display().to_string()).collect();
-    if obstacles.is_empty() {
+    let read_only = [file, folder].into_iter().filter(|path| !may_write(path));
+    let read_only: Vec<_> = read_only.map(|path| path.display().to_string()).collect();
+    if read_only.is_empty() {
         return Finding::fine(CHECK, "the file and its directory can be written");
     }
     Finding::serious(
         CHECK,
-        format!("read-only for this user: {}", obstacles.join(", ")),
+        format!("read-only for this user: {}", read_only.join(", ")),
         "make the file and its directory writable for the user of the engines, and see that the file system is not mounted read-only",
     )
 }
@@ -248,7 +263,7 @@ fn may_write(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.permissions().readonly())
 }
 
-/// Returns `None` without a log: the log is absent while no process writes.
+/// Checks the size of the log, which is absent while no process has the file open.
 fn log_size(file: &Path) -> Option<Finding> {
     const CHECK: &str = "log_size";
     let mut name = file.as_os_str().to_owned();
@@ -269,6 +284,7 @@ fn room(file: &Path) -> Option<Finding> {
 #[cfg(unix)]
 fn free_bytes(file: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(file).ok()?;
+    // `f_bavail` leaves out the reserve of the superuser, which a store cannot count on.
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
@@ -288,6 +304,7 @@ fn judged_room(free: u64) -> Finding {
     }
 }
 
+/// Converts the difference of two stored times; null and a time that lies ahead are zero.
 fn duration(micros: Option<i64>) -> Duration {
     Duration::from_micros(u64::try_from(micros.unwrap_or_default()).unwrap_or_default())
 }

@@ -1,4 +1,8 @@
 //! Translates SQLite's errors into the contract's: what happened, and what to do about it.
+//!
+//! `job.rs`, `open.rs` and `transaction.rs` call it for the caller of an operation. Loops decide by
+//! the kind of an error. A permanent fault must never become `Transient`, or a loop repeats it for
+//! ever.
 
 use outlast_core::{Error, Source};
 use rusqlite::ErrorCode;
@@ -35,6 +39,8 @@ impl Fault {
     }
 
     /// Returns why this row could not be written, if the row was the cause and not the database.
+    ///
+    /// `commit` then isolates the row. Any other fault would hit each row of the batch alike.
     pub(crate) fn refused_row(&self) -> Option<String> {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("bad-row-fails-its-batch") {
@@ -47,6 +53,9 @@ impl Fault {
     }
 
     /// Returns why this row could not be decoded, if that is the fault.
+    ///
+    /// A claim then fails the row alone, so that it does not stop its queue (docs/protocol.md,
+    /// defect 12).
     pub(crate) fn unreadable_row(&self) -> Option<String> {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("unreadable-row-stops-its-queue") {
@@ -60,6 +69,8 @@ impl Fault {
 }
 
 /// Returns SQLite's code, if SQLite caused the error.
+///
+/// Knows only the errors of [`explain`]. Those of [`unopened`] hold their cause without the `Arc`.
 pub(crate) fn code(error: &Error) -> Option<ErrorCode> {
     let (Error::Transient { source, .. } | Error::Unusable { source, .. }) = error else {
         return None;
@@ -69,6 +80,8 @@ pub(crate) fn code(error: &Error) -> Option<ErrorCode> {
 }
 
 /// Makes an error of the running store.
+///
+/// The cause is shared: when a transaction fails, every verb in it gets the same one.
 pub(crate) fn explain(operation: &'static str, cause: Arc<rusqlite::Error>) -> Error {
     let source: Option<Source> = Some(Box::new(cause.clone()));
     let transient = |reason: &str| Error::Transient {
@@ -106,6 +119,7 @@ pub(crate) fn explain(operation: &'static str, cause: Arc<rusqlite::Error>) -> E
             reason: format!("a row holds what this version could not have written: {cause}"),
             source,
         },
+        // A statement and the schema do not fit each other, so no retry can help.
         _ => Error::Corrupt {
             operation,
             reason: format!("SQLite refused a statement: {}", message(&cause)),
@@ -125,6 +139,7 @@ pub(crate) fn unopened(path: Option<&Path>, cause: rusqlite::Error) -> Error {
         source: Some(Box::new(cause)),
     };
     match cause.sqlite_error_code() {
+        // First: SQLite's code for a directory is that of any file that it cannot open.
         _ if path.is_some_and(Path::is_dir) => unusable(
             format!("{name} is a directory; name the file in it that is the database"),
             cause,
@@ -146,6 +161,7 @@ pub(crate) fn unopened(path: Option<&Path>, cause: rusqlite::Error) -> Error {
             unusable(reason, cause)
         }
         Some(ErrorCode::ReadOnly) => read_only(&name, Some(cause)),
+        // A statement met a table of the same name with other columns.
         _ if matches!(cause, rusqlite::Error::SqlInputError { .. }) => unusable(
             format!(
                 "{name} seems to belong to another program ({}); name another file",
@@ -179,6 +195,8 @@ pub(crate) fn transaction_lost(operation: &'static str) -> Error {
 }
 
 /// Makes the error of a verb that panicked.
+///
+/// Not transient: the same request would panic again.
 pub(crate) fn panicked(operation: &'static str, panic: &(dyn Any + Send)) -> Error {
     let text = panic
         .downcast_ref::<&str>()
@@ -200,6 +218,7 @@ fn message(error: &rusqlite::Error) -> String {
     error.to_string()
 }
 
+/// Whether SQLite refused one row: a check, a unique index, a size or a type.
 fn is_refusal(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
@@ -207,6 +226,7 @@ fn is_refusal(error: &rusqlite::Error) -> bool {
     )
 }
 
+/// Whether a column does not hold a value of its type. Only a write past the store makes one.
 fn is_unreadable(error: &rusqlite::Error) -> bool {
     matches!(
         error,

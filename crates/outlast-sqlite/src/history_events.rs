@@ -1,6 +1,7 @@
 //! Histories of workflows: appends the events of a commit, and reads them.
 //!
-//! Events must be written in the transaction of their outcome, after its fence held.
+//! The commit verb calls it, and the questions of `Inspect`. Events must be written in the
+//! transaction of their outcome, after its fence held (I14). No function here changes an event.
 
 use crate::decode;
 use crate::error::Fault;
@@ -24,18 +25,21 @@ pub(crate) fn write(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result<
 }
 
 /// Writes events like [`write`], at a history position that the caller may know.
+///
+/// The statement that has just written the row must have compared a given position with the row.
+/// The unique index `events_place` refuses a place that is taken, and never overwrites it.
 pub(crate) fn write_after(
     tx: &Tx<'_>,
     id: InstanceId,
-    mark: Option<HistoryPosition>,
+    position: Option<HistoryPosition>,
     events: &[NewEvent],
 ) -> Result<(), Fault> {
     if events.is_empty() {
         return Ok(());
     }
-    let HistoryPosition { run, events: last } = match mark {
-        Some(mark) => mark,
-        None => mark_before(tx, id, events.len())?,
+    let HistoryPosition { run, events: last } = match position {
+        Some(position) => position,
+        None => position_before(tx, id, events.len())?,
     };
     let mut statement = tx.prepare(APPEND)?;
     for (seq, event) in (last + 1..).zip(events) {
@@ -54,7 +58,10 @@ pub(crate) fn write_after(
 }
 
 /// Returns the history position before the last `new` events were counted.
-fn mark_before(tx: &Tx<'_>, id: InstanceId, new: usize) -> Result<HistoryPosition, Fault> {
+///
+/// A lookup of its own, because `returning` on the write would cost more
+/// (`sql/history/place.sql`).
+fn position_before(tx: &Tx<'_>, id: InstanceId, new: usize) -> Result<HistoryPosition, Fault> {
     let place = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let (run, last): (i32, i32) = tx.prepare(PLACE)?.query_row([id.0], place)?;
     Ok(HistoryPosition {
@@ -69,17 +76,20 @@ pub(crate) fn append(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result
         return Ok(());
     }
     let values = params![id.0, events.len() as i64];
+    // Counted first: `write` numbers the events backwards from the new count.
     tx.prepare(GROW)?.execute(values)?;
     write(tx, id, events)
 }
 
-/// Removes the histories of the runs up to `last`.
+/// Removes the histories of the runs up to `last`, as wholes: a run must have no gaps (I14).
 pub(crate) fn forget(tx: &Tx<'_>, id: InstanceId, last: i32) -> Result<(), Fault> {
     tx.prepare(FORGET)?.execute(params![id.0, last])?;
     Ok(())
 }
 
+/// Returns a page of the events of one run.
 pub(crate) fn history(tx: &Tx<'_>, request: HistoryRequest) -> Result<Rows<Event>, Fault> {
+    // One row more than the page shows whether events follow.
     let (id, one_more) = (request.id.0, request.max as i64 + 1);
     let mut statement = tx.prepare(HISTORY)?;
     let values = params![id, request.run, request.after, one_more];
@@ -87,6 +97,7 @@ pub(crate) fn history(tx: &Tx<'_>, request: HistoryRequest) -> Result<Rows<Event
     Ok(Rows::cut(rows, request.max, Event::bytes)?)
 }
 
+/// Returns the runs whose history is stored.
 pub(crate) fn histories(tx: &Tx<'_>, id: InstanceId) -> Result<Vec<RunSummary>, Fault> {
     all(tx, HISTORIES, [id.0], |row| {
         Ok(RunSummary {

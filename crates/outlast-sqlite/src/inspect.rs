@@ -1,4 +1,8 @@
 //! The questions of `Inspect`. They run on readers and must never write.
+//!
+//! Each runs in one read transaction, so its statements see the same moment. Each has a bound on
+//! its rows and, where it returns values, on their bytes (docs/decisions/0043): a question must not
+//! take the memory of the process.
 
 pub(crate) mod list;
 pub(crate) mod step_count;
@@ -39,6 +43,8 @@ pub(crate) fn get(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Instance>, Fault
 }
 
 /// Returns an instance of a page. Without `values`, skips its state, result and dropped children.
+///
+/// `None` cannot occur within the transaction that has read the id.
 pub(crate) fn get_listed(
     tx: &Tx<'_>,
     id: InstanceId,
@@ -49,6 +55,7 @@ pub(crate) fn get_listed(
     Ok(found.optional()?)
 }
 
+/// Returns the instance that holds a key, or the latest that held it (docs/decisions/0046).
 pub(crate) fn find(tx: &Tx<'_>, machine: &str, key: &str) -> Result<Option<Instance>, Fault> {
     let mut statement = tx.prepare(FIND)?;
     Ok(statement
@@ -62,6 +69,7 @@ pub(crate) fn signals(
     after: Option<SignalId>,
 ) -> Result<Rows<SignalRow>, Fault> {
     let after = after.map_or(i64::MIN, |id| id.0);
+    // One row more than the page shows whether rows follow.
     let values = params![id.0, after, PAGE_MAX as i64 + 1];
     let mut statement = tx.prepare(SIGNALS)?;
     let rows = statement.query_map(values, decode::signal_row)?;
@@ -76,6 +84,8 @@ pub(crate) fn children(
 ) -> Result<Rows<Child>, Fault> {
     let after = after.map_or(i64::MIN, |id| id.0);
     let limit = PAGE_MAX as i64 + 1;
+    // Two statements: within a round `instances_parent` returns the order of the ids. Over all
+    // rounds SQLite has to sort, and a statement for both would always sort.
     let mut statement = tx.prepare(match round {
         Some(_) => CHILDREN_OF_ROUND,
         None => CHILDREN,
@@ -112,6 +122,10 @@ pub(crate) fn close_actions(
     all(tx, CLOSE_ACTIONS, values, decode::operation)
 }
 
+/// Returns every queue that is paused or has a runnable, held or executing row.
+///
+/// Queues are not stored, so their names are gathered from the indexes. A queue whose instances are
+/// all parked or finished is not listed.
 pub(crate) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueSummary>, Fault> {
     let paused: BTreeSet<String> = all(tx, PAUSED_QUEUES, [], |row| row.get(0))?
         .into_iter()
@@ -137,6 +151,7 @@ pub(crate) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueSummary>, Fault> {
     names.into_iter().map(summary).collect()
 }
 
+/// Returns the queues of an index, by one lookup each, however many rows a queue has.
 fn skip_over_queues(tx: &Tx<'_>, next: &'static str) -> Result<Vec<String>, Fault> {
     let mut names: Vec<String> = Vec::new();
     let mut statement = tx.prepare(next)?;
@@ -159,6 +174,7 @@ struct Depth {
 
 impl Depth {
     fn of(tx: &Tx<'_>, queue: &str) -> Result<Depth, Fault> {
+        // Held rows are outside the pick index but wait in the queue all the same.
         let mut depth = Depth::held(tx, queue)?;
         let mut priority = BEFORE_PRIORITIES;
         while let Some(next) = claim::next_priority(tx, queue, priority)? {
@@ -203,6 +219,7 @@ impl Depth {
 /// One more than the reported maximum, to detect that there are more.
 pub(crate) const COUNTED_MAX: i64 = COUNT_MAX as i64 + 1;
 
+/// Turns a count up to [`COUNTED_MAX`] into an answer.
 pub(crate) fn counted(count: i64) -> Count {
     let count = count.unsigned_abs();
     if count > COUNT_MAX {
@@ -212,6 +229,10 @@ pub(crate) fn counted(count: i64) -> Count {
     }
 }
 
+/// Returns all rows of a statement that has a bound of its own.
+///
+/// Takes also texts that were built for the question, so the connection's cache keeps the
+/// statement. Verbs use [`Tx::prepare`], which is faster.
 pub(crate) fn all<T>(
     tx: &Tx<'_>,
     sql: &str,

@@ -1,6 +1,6 @@
 //! Schema migrations: the list, and the code that applies it when a store is opened.
 //!
-//! It must never touch a database of another program or of a newer version.
+//! `open.rs` calls it. It must never touch a database of another program or of a newer version.
 
 use crate::error::Fault;
 use outlast_core::Error;
@@ -79,6 +79,7 @@ pub struct Migration {
 
 /// Fails when a newer version or another program has written the database. Changes nothing.
 pub(crate) fn check(connection: &mut Connection) -> Result<(), MigrateError> {
+    // One read transaction, so that another process cannot migrate between the two reads.
     let moment = connection.transaction()?;
     let found = version(&moment)?;
     refuse_newer(found)?;
@@ -90,13 +91,16 @@ pub(crate) fn check(connection: &mut Connection) -> Result<(), MigrateError> {
 /// Several processes may call it at once. The first to get the lock migrates; the others check
 /// again and find nothing to do.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<(), MigrateError> {
+    // Most opens end here, without waiting for the write lock.
     if version(connection)? == newest() {
         return Ok(());
     }
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Read again under the lock: another process may have migrated since.
     let found = version(&tx)?;
     refuse_newer(found)?;
     refuse_foreign(&tx, found)?;
+    // Part of no migration: the version must have a place before the first of them.
     tx.execute_batch(
         "create table if not exists meta (key text primary key, value text not null) strict",
     )?;
@@ -117,6 +121,8 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<(), MigrateError> {
 }
 
 /// Fails unless the database on `connection` has exactly this version's schema.
+///
+/// For connections that must not migrate: read-only stores, and users' own transactions.
 pub(crate) fn check_current(operation: &'static str, connection: &Connection) -> Result<(), Error> {
     let found = version(connection).map_err(|error| Fault::from(error).during(operation))?;
     let known = newest();
@@ -149,11 +155,14 @@ impl From<rusqlite::Error> for MigrateError {
     }
 }
 
+/// Returns the schema version that this program needs.
 pub(crate) fn newest() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
 /// Returns the schema version; 0 before the first migration.
+///
+/// Looks for the table first: a query of a missing table would be an error.
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     if tables(connection, "meta")?.is_empty() {
         return Ok(0);

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 
 /// Prepared statements that a connection keeps: all of this crate, and some filters.
+///
+/// With fewer, the statements of a filter would displace those of the verbs.
 const STATEMENTS_KEPT: usize = 192;
 
 /// The page cache of the writer. SQLite writes a batch that does not fit to the log twice.
@@ -29,7 +31,8 @@ const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
 
 /// The connections of a store.
 ///
-/// In memory there are no readers: no second connection can see the data.
+/// In memory there are no readers: no second connection can see the data. Each connection belongs
+/// to one thread, so all are opened without SQLite's mutex (`NO_MUTEX`).
 pub(crate) struct Connections {
     pub(crate) writer: Connection,
     pub(crate) readers: Vec<Connection>,
@@ -40,6 +43,7 @@ pub(crate) fn open(options: &Options, path: Option<&Path>) -> Result<Connections
     check_library(rusqlite::version_number(), rusqlite::version())?;
     let path = file(path);
     check_path(path)?;
+    // Before the writer's connection: opening that would create the file.
     if let Some(path) = path.filter(|_| options.read_only) {
         return open_read_only(options, path);
     }
@@ -47,6 +51,7 @@ pub(crate) fn open(options: &Options, path: Option<&Path>) -> Result<Connections
         MigrateError::Sqlite(error) => error::unopened(path, error),
         MigrateError::Unusable(error) => error,
     })?;
+    // After the writer, which has made the schema and the log that they read.
     let readers = match path {
         Some(path) => (0..options.readers)
             .map(|_| open_reader(options, path))
@@ -67,7 +72,8 @@ pub(crate) fn schema_version(path: &Path) -> Result<i64> {
 
 /// Opens a file that need not be writable, and changes nothing.
 ///
-/// The writer gets a connection on which SQLite refuses every write.
+/// The writer gets a connection on which SQLite refuses every write. So verbs fail with SQLite's
+/// own answer, and no verb has to know of this mode.
 fn open_read_only(options: &Options, path: &Path) -> Result<Connections> {
     let connect = || {
         let connection = open_to_look(path, options)?;
@@ -76,6 +82,7 @@ fn open_read_only(options: &Options, path: &Path) -> Result<Connections> {
     };
     let unopened = |error| error::unopened(Some(path), error);
     let writer = connect().map_err(unopened)?;
+    // An older schema cannot be migrated here.
     migrate::check_current("open", &writer)?;
     let readers = (0..options.readers).map(|_| connect());
     let readers = readers.collect::<rusqlite::Result<_>>().map_err(unopened)?;
@@ -86,6 +93,9 @@ fn open_read_only(options: &Options, path: &Path) -> Result<Connections> {
 ///
 /// SQLite keeps an index of the log beside the file. In a read-only directory it cannot create
 /// one. If there is no log either, no process writes, and the file is safe to read as immutable.
+///
+/// An immutable file is read without locks. A process of another user that begins to write later
+/// is not noticed.
 fn open_to_look(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let read = |connection: rusqlite::Result<Connection>| {
@@ -110,6 +120,8 @@ fn is_without_index(error: &rusqlite::Error) -> bool {
 }
 
 /// Whether there is a log that is not empty.
+///
+/// Read as immutable, the file would lack the commits that are only in the log.
 fn has_log(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
@@ -121,6 +133,7 @@ fn immutable(path: &Path) -> String {
     let mut address = "file:".to_owned();
     for c in path.to_string_lossy().chars() {
         match c {
+            // These begin an escape, the parameters or the fragment of a URI.
             '%' | '?' | '#' => address.push_str(&format!("%{:02x}", u32::from(c))),
             c => address.push(c),
         }
@@ -133,6 +146,9 @@ pub(crate) fn file(path: Option<&Path>) -> Option<&Path> {
     path.filter(|path| *path != Path::new(":memory:"))
 }
 
+/// Refuses an SQLite library that can lose writes (docs/protocol.md, defect 19).
+///
+/// Also called for users' own connections: their program may never open a store.
 pub(crate) fn check_library(number: i32, name: &str) -> Result<()> {
     let (least, least_name) = VERSION_MIN;
     if number >= least {
@@ -151,6 +167,7 @@ pub(crate) fn check_library(number: i32, name: &str) -> Result<()> {
     })
 }
 
+/// Refuses an empty path. SQLite would open a temporary database, and delete it at the end.
 fn check_path(path: Option<&Path>) -> Result<()> {
     match path {
         Some(path) if path.as_os_str().is_empty() => Err(Error::Unusable {
@@ -176,8 +193,10 @@ fn open_writer(options: &Options, path: Option<&Path>) -> Result<Connection, Mig
         None => Connection::open_in_memory()?,
     };
     connection.busy_timeout(options.busy_timeout)?;
+    // Before the journal mode, which is stored in the file.
     migrate::check(&mut connection)?;
     if let Some(path) = path {
+        // SQLite opens a file that it cannot write as read-only, without an error.
         if connection.is_readonly(MAIN_DB)? {
             let name = path.display().to_string();
             return Err(MigrateError::Unusable(error::read_only(&name, None)));
@@ -190,12 +209,17 @@ fn open_writer(options: &Options, path: Option<&Path>) -> Result<Connection, Mig
     if outlast_core::mutant::is("commit-does-not-wait-for-the-disk") {
         connection.pragma_update(None, "synchronous", "normal")?;
     }
+    // Negative: in KiB, not in pages.
     connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    // Before the migration, so that a rebuild of tables respects the limit too.
     limit_size(&connection, options.size_max_bytes)?;
     migrate::migrate(&mut connection)?;
     Ok(connection)
 }
 
+/// Opens the connection of a reader.
+///
+/// Read-only, so that a question that writes by mistake fails instead of passing the writer by.
 fn open_reader(options: &Options, path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -204,6 +228,7 @@ fn open_reader(options: &Options, path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Sets what the writer and the readers have in common.
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     // Fixes query plans independently of bound values. Otherwise SQLite prepares a statement again
@@ -221,6 +246,7 @@ fn use_log(connection: &Connection, path: &Path, timeout: Duration) -> Result<()
     const PAUSE: Duration = Duration::from_millis(5);
     let began = Instant::now();
     let mode = loop {
+        // A file that has a log already answers at once, without the exclusive lock.
         match connection
             .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))
         {
@@ -249,11 +275,16 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     )
 }
 
+/// Limits the number of pages.
+///
+/// SQLite keeps the limit in the connection and not in the file, so each process sets its own. A
+/// file that is larger already keeps its size.
 fn limit_size(connection: &Connection, bytes: Option<u64>) -> rusqlite::Result<()> {
     let Some(bytes) = bytes else {
         return Ok(());
     };
     let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    // SQLite reads 0 as a question for the present limit.
     let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
     connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))
 }

@@ -1,4 +1,6 @@
 //! The settings of a store, and the entry points that open it with them.
+//!
+//! Nothing here touches the file: `Sqlite::start` and `open.rs` do.
 
 use crate::Sqlite;
 use outlast_core::{Clock, Result, SystemClock};
@@ -121,6 +123,7 @@ impl Default for Options {
 }
 
 impl Synchronous {
+    /// Returns the word of the pragma `synchronous`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Synchronous::Full => "full",

@@ -1,7 +1,8 @@
 //! `Sqlite`, the handle of a store, and its implementation of the contract's traits.
 //!
-//! Each method checks its request, sends a job to the writer thread or to a reader, and awaits the
-//! answer. No method here runs a statement: callers may be on an async runtime's threads.
+//! The engine and the client call it through these traits. Each method checks its request, sends a
+//! job to the writer thread or to a reader, and awaits the answer. No method here runs a statement:
+//! callers may be on an async runtime's threads.
 
 use crate::error::{self, Fault};
 use crate::inspect::{list, step_count};
@@ -46,6 +47,7 @@ pub struct Sqlite {
 }
 
 struct Inner {
+    /// Shared with all threads: a store has one clock (docs/decisions/0005).
     clock: Arc<dyn Clock>,
     database_id: String,
     /// The path and the settings that `doctor` cannot read from the database.
@@ -56,6 +58,7 @@ struct Inner {
     readers: Option<ThreadMailbox>,
     writer: ThreadMailbox,
     transactions: Arc<AtomicU64>,
+    /// Kept in memory only. After a restart, claims walk from the head of their queue again.
     unfinished_walks: Arc<UnfinishedWalks>,
 }
 
@@ -98,6 +101,7 @@ impl Sqlite {
 
     pub(crate) fn start(options: Options, path: Option<&Path>) -> Result<Sqlite> {
         let Connections { writer, readers } = open::open(&options, path)?;
+        // After the file is opened: only the path of a file that exists has a canonical form.
         let database_id = database_id(path)?;
         let examined = crate::doctor::ExaminedFile {
             file: open::file(path).map(Path::to_owned),
@@ -105,6 +109,8 @@ impl Sqlite {
         };
         let transactions = Arc::new(AtomicU64::new(0));
         let clock = options.clock;
+        // Where a commit never waits for the disk, a claim has no wait to save, and the writer must
+        // leave the level as the user has set it.
         let waits = match (open::file(path), options.synchronous) {
             (Some(_), Synchronous::Full) => Waits::ForTheDisk,
             (None, _) | (_, Synchronous::Normal | Synchronous::Off) => Waits::Never,
@@ -130,6 +136,8 @@ impl Sqlite {
     }
 
     /// Runs `verb` in the writer's transaction. The answer is durable.
+    ///
+    /// A verb whose effect may be forgotten calls [`ask`] instead: a claim, and run statistics.
     async fn write<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -139,6 +147,8 @@ impl Sqlite {
     }
 
     /// Runs `question` on a reader, or on the writer where there is only one connection.
+    ///
+    /// It writes nothing, so its answer need not be durable.
     async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -149,11 +159,15 @@ impl Sqlite {
     }
 
     /// Fails when the store is closed, or when the request breaks a limit of the contract.
+    ///
+    /// Runs on the caller's thread: the one writer has no time for checks. A request that must not
+    /// be stored never reaches a statement (docs/protocol.md, defect 12).
     fn admit(
         &self,
         operation: &'static str,
         check: impl FnOnce() -> Result<(), Invalid>,
     ) -> Result<()> {
+        // Also for requests that need no job, such as an empty batch.
         if self.inner.writer.is_closed() {
             return Err(Error::Closed { operation });
         }
@@ -161,6 +175,10 @@ impl Sqlite {
     }
 }
 
+/// Sends a verb to a thread and awaits its answer.
+///
+/// A caller that drops the future before the verb's turn takes it back. After that the verb takes
+/// effect without a reader of its answer, as if the connection to a server broke.
 async fn ask<T: Send + 'static>(
     mailbox: &ThreadMailbox,
     operation: &'static str,
@@ -169,6 +187,7 @@ async fn ask<T: Send + 'static>(
 ) -> Result<T> {
     let (job, answer) = job(operation, promise, verb);
     mailbox.put(operation, job).await?;
+    // Only a thread that has ended drops a job without an answer.
     answer.await.map_err(|_| Error::Closed { operation })?
 }
 
@@ -229,6 +248,7 @@ impl Store for Sqlite {
         let written = self
             .write("check_writes", run_stats::write_and_remove)
             .await;
+        // A full disk and a read-only file are answers here. Every other fault is an error.
         match written.as_ref().map_err(error::code) {
             Ok(()) => Ok(WriteCheck::Works),
             Err(Some(ErrorCode::ReadOnly)) => Ok(WriteCheck::ReadOnly),
@@ -250,6 +270,8 @@ impl Store for Sqlite {
         self.admit("claim", || request.check())?;
         let unfinished = self.inner.unfinished_walks.clone();
         let claim = move |tx: &Tx<'_>| claim::claim(tx, &unfinished, &request);
+        // The contract lets a crash forget a claim: its worker is gone too, and another worker
+        // claims the step. A claim with an insert or a delivery is as durable as these.
         ask(&self.inner.writer, "claim", Promise::Forgettable, claim).await
     }
 
@@ -346,6 +368,7 @@ impl Store for Sqlite {
             return Ok(());
         }
         let stats = stats.in_order();
+        // No decision depends on these counts, so they never make a commit wait for the disk.
         let record = move |tx: &Tx<'_>| run_stats::add(tx, &stats);
         ask(&self.inner.writer, "record", Promise::Forgettable, record).await
     }
@@ -438,6 +461,7 @@ impl Store for Sqlite {
     }
 
     async fn close(&self) {
+        // The last connection that closes writes the log back. A reader's cannot write.
         if let Some(readers) = &self.inner.readers {
             readers.close().await;
         }

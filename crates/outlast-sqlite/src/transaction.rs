@@ -74,7 +74,8 @@ where
     N: TryInto<NewInstance>,
     N::Error: Into<Invalid>,
 {
-    let new: NewInstance = given("insert", new, NewInstance::check)?;
+    let new: NewInstance = convert("insert", new, NewInstance::check)?;
+    // No worker claims it here: the caller may still roll back.
     let mut inserts = within("insert", connection, clock, |tx| {
         insert::insert(tx, &[new], None)
     })?;
@@ -87,24 +88,26 @@ where
     S: TryInto<NewSignal>,
     S::Error: Into<Invalid>,
 {
-    let signal: NewSignal = given("signal", signal, NewSignal::check)?;
+    let signal: NewSignal = convert("signal", signal, NewSignal::check)?;
     let mut delivered = within("signal", connection, clock, |tx| {
         deliver::deliver(tx, &[signal], None)
     })?;
     delivered.answers.pop().ok_or_else(|| unanswered("signal"))
 }
 
-fn given<T, G>(
+/// Converts the caller's value and checks it, before anything is written.
+fn convert<T, G>(
     operation: &'static str,
-    given: G,
+    value: G,
     check: impl FnOnce(&T) -> Result<(), Invalid>,
 ) -> Result<T>
 where
     G: TryInto<T>,
     G::Error: Into<Invalid>,
 {
-    let made = given.try_into().map_err(Into::into);
-    made.and_then(|made| check(&made).map(|()| made))
+    let converted = value.try_into().map_err(Into::into);
+    converted
+        .and_then(|value| check(&value).map(|()| value))
         .map_err(|invalid| invalid.during(operation))
 }
 
@@ -116,6 +119,7 @@ fn within<T>(
     verb: impl FnOnce(&Tx<'_>) -> Result<T, Fault>,
 ) -> Result<T> {
     check(operation, connection)?;
+    // Dropped at the end, so that its statements go back to the cache of the user's connection.
     let tx = Tx::new(connection, clock.now());
     let run = || {
         tx.execute("savepoint outlast")?;
@@ -137,6 +141,9 @@ fn within<T>(
     run().map_err(|fault| explain(operation, fault))
 }
 
+/// Names the remedy when the caller's transaction began by reading (docs/protocol.md, defect 19).
+///
+/// The store's own transactions begin immediately and never meet this error.
 fn explain(operation: &'static str, fault: Fault) -> Error {
     match fault {
         Fault::Sqlite(error)
@@ -154,8 +161,10 @@ fn explain(operation: &'static str, fault: Fault) -> Error {
     }
 }
 
+/// Checks the user's connection, at every call: it may be to any file.
 fn check(operation: &'static str, connection: &Connection) -> Result<()> {
     open::check_library(rusqlite::version_number(), rusqlite::version())?;
+    // Without a transaction, the release of the savepoint would commit.
     if connection.is_autocommit() {
         let invalid = Invalid::new(
             "the connection",
@@ -166,6 +175,7 @@ fn check(operation: &'static str, connection: &Connection) -> Result<()> {
     migrate::check_current(operation, connection)
 }
 
+/// Makes the error of a verb that returned no answer for its one row. It is a fault of the store.
 fn unanswered(operation: &'static str) -> Error {
     Error::Corrupt {
         operation,

@@ -1,7 +1,7 @@
 //! The transaction that a verb runs in: a connection, its prepared statements, and the time.
 //!
 //! Every verb of this crate takes a [`Tx`]. It never begins or commits: the writer, the reader or
-//! the user does.
+//! the user does. A verb may open savepoints, and must close them when it succeeds.
 
 use outlast_core::Timestamp;
 use rusqlite::{CachedStatement, Connection, Statement};
@@ -11,6 +11,9 @@ use std::ops::{Deref, DerefMut};
 /// The open transaction of a verb, and the verb's time. A thread reuses one for all its verbs.
 pub(crate) struct Tx<'c> {
     pub(crate) connection: &'c Connection,
+    /// One moment for all statements of a verb, so that its rows carry the same time.
+    ///
+    /// Statements take the time from here and never from SQLite (docs/decisions/0005).
     pub(crate) now: Timestamp,
     /// Prepared statements that are not in use, most recently used last.
     ///
@@ -36,10 +39,14 @@ impl<'c> Tx<'c> {
     ///
     /// Finds it by the address of its text. The connection's own cache compares the whole text
     /// twice at each use. That takes longer than many a statement.
+    ///
+    /// A statement that is in use is not found, so a nested use gets a second copy. A text that the
+    /// compiler has placed twice gets one copy for each address.
     pub(crate) fn prepare(&self, sql: &'static str) -> rusqlite::Result<Prepared<'_, 'c>> {
         #[cfg(outlast_mutants)]
         let sql = crate::mutants::text(sql);
         let mut ready = self.ready.borrow_mut();
+        // From the end: a loop in a verb repeats the statements that it used last.
         let found = ready.iter().rposition(|it| std::ptr::eq(it.sql, sql));
         let statement = match found {
             Some(position) => ready.remove(position).statement,
@@ -52,6 +59,9 @@ impl<'c> Tx<'c> {
     }
 
     /// Returns a statement whose text was built for this verb.
+    ///
+    /// The connection's cache keeps it, up to the number of statements set in `open.rs`. The text
+    /// must bind every value: a value in the text would be another statement each time.
     pub(crate) fn prepare_made(&self, sql: &str) -> rusqlite::Result<CachedStatement<'c>> {
         self.connection.prepare_cached(sql)
     }
@@ -87,6 +97,7 @@ impl<'c> DerefMut for Prepared<'_, 'c> {
 }
 
 impl Drop for Prepared<'_, '_> {
+    /// Returns the statement. It is reset by now: the rows that borrow it are dropped before it.
     fn drop(&mut self) {
         self.ready.borrow_mut().extend(self.statement.take());
     }

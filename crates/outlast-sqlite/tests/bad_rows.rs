@@ -1,5 +1,5 @@
-//! One bad row among good ones: it is reported, and its neighbours are written.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! One bad row among good ones: the store reports it and writes the others.
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -46,7 +46,7 @@ async fn an_outcome_that_cannot_be_written_is_rejected_alone() {
     store.close().await;
 }
 
-/// What belongs to the bad row goes with it: here, the children it had started.
+/// The children of a rejected fan-out are not stored.
 #[tokio::test]
 async fn a_rejected_outcome_leaves_nothing_behind() {
     let (_folder, path) = scene::new_path();
@@ -81,7 +81,7 @@ async fn a_rejected_outcome_leaves_nothing_behind() {
     store.close().await;
 }
 
-/// Somebody wrote into the file by hand, past every check (docs/protocol.md, defect 12).
+/// A write past the store left a row that no check saw (docs/protocol.md, defect 12).
 #[tokio::test]
 async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
     let (_folder, path) = scene::new_path();
@@ -100,7 +100,7 @@ async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
         .unwrap();
 
     let claimed = scene::claim(&store, worker, 1).await;
-    assert!(claimed.claims.is_empty() && claimed.more, "ask again");
+    assert!(claimed.claims.is_empty() && claimed.more, "more may follow");
     let claimed = scene::claim(&store, worker, 10).await;
     assert_eq!(scene::ids(&claimed.claims), ids[1..]);
     let row = store.get(ids[0]).await.unwrap().unwrap();
@@ -110,7 +110,7 @@ async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
 }
 
 #[tokio::test]
-async fn a_question_about_a_row_that_cannot_be_read_says_that_it_is_corrupt() {
+async fn a_read_of_an_unreadable_row_fails_as_corrupt() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let id = scene::insert(&store, vec![scene::order()]).await[0];

@@ -1,5 +1,6 @@
-//! The shared suite and the reference model, against a store in memory and one in a file.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! Runs the conformance suite and the comparison with the model, on a store in memory and on one
+//! in a file.
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -11,7 +12,7 @@ async fn in_memory_at(clock: ManualClock) -> Subject {
     Subject::new(scene::in_memory(&clock), clock)
 }
 
-/// Without waiting for the disk: what a verb means does not depend on it, and there are many.
+/// Its commits do not wait for the disk: there are many, and no result of a verb depends on it.
 async fn in_a_file_at(clock: ManualClock) -> Subject {
     let (folder, path) = scene::new_path();
     let store = Sqlite::options()
@@ -32,7 +33,7 @@ mod memory {
     outlast_conformance::conformance_suite!(open);
 
     #[tokio::test]
-    async fn it_agrees_with_the_model() {
+    async fn the_store_agrees_with_the_model() {
         sequences::compare_with_model(in_memory_at).await;
     }
 }
@@ -47,7 +48,7 @@ mod file {
     outlast_conformance::conformance_suite!(open);
 
     #[tokio::test]
-    async fn it_agrees_with_the_model() {
+    async fn the_store_agrees_with_the_model() {
         sequences::compare_with_model(in_a_file_at).await;
     }
 }

@@ -1,5 +1,5 @@
-//! What an examination finds, good and bad.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! The findings of `doctor`, good and bad.
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -11,12 +11,15 @@ async fn found(store: &Sqlite, check: &str) -> Finding {
     let findings = store.doctor().await.unwrap();
     let mut of_check = findings.iter().filter(|finding| finding.check == check);
     let found = of_check.next().cloned();
-    assert!(of_check.next().is_none(), "{check} is there once");
+    assert!(
+        of_check.next().is_none(),
+        "there are several findings {check}"
+    );
     found.unwrap_or_else(|| panic!("{check} is not in {findings:?}"))
 }
 
 #[tokio::test]
-async fn a_file_as_it_should_be_is_fine_in_everything() {
+async fn every_finding_of_a_healthy_file_is_fine() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     scene::insert(&store, vec![scene::order()]).await;
@@ -31,7 +34,7 @@ async fn a_file_as_it_should_be_is_fine_in_everything() {
 }
 
 #[tokio::test]
-async fn what_a_loss_of_power_takes_is_said() {
+async fn the_durability_finding_depends_on_the_synchronous_level() {
     for (level, expected) in [
         (Synchronous::Full, Severity::Fine),
         (Synchronous::Normal, Severity::Warning),
@@ -68,7 +71,7 @@ async fn claims_of_a_dead_worker_are_found() {
 }
 
 #[tokio::test]
-async fn waits_that_nobody_wakes_are_found() {
+async fn waits_past_their_deadline_are_found() {
     let clock = ManualClock::default();
     let store = scene::in_memory(&clock);
     let worker = scene::worker(&store).await;
@@ -116,13 +119,13 @@ async fn times_that_the_clock_has_not_reached_are_found() {
 }
 
 #[tokio::test]
-async fn times_that_no_caller_may_give_and_heartbeats_ahead_are_found() {
+async fn times_out_of_range_and_heartbeats_ahead_of_the_clock_are_found() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     scene::worker(&store).await;
     scene::insert(&store, vec![scene::order()]).await;
     let raw = rusqlite::Connection::open(&path).unwrap();
-    for (change, said) in [
+    for (change, expected) in [
         (
             "instances set eligible_at = 9000000000000000000",
             "after 9999",
@@ -136,7 +139,7 @@ async fn times_that_no_caller_may_give_and_heartbeats_ahead_are_found() {
         raw.execute(&format!("update {change}"), []).unwrap();
         let times = found(&store, "times").await;
         assert_eq!(times.severity, Severity::Serious, "{change}");
-        assert!(times.found.contains(said), "{change}: {times:?}");
+        assert!(times.found.contains(expected), "{change}: {times:?}");
     }
 }
 
@@ -146,7 +149,7 @@ async fn a_damaged_file_is_found() {
     let store = Sqlite::open(&path).unwrap();
     scene::insert(&store, vec![scene::order(); 2_000]).await;
     store.close().await;
-    // An index says something else than its table.
+    // The table `operations` gets the root page of the table `signals`.
     let raw = rusqlite::Connection::open(&path).unwrap();
     raw.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)
         .unwrap();

@@ -1,5 +1,6 @@
-//! Parents and children in one file: what a crash must not lose, what the schema forbids, and what must stay cheap.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! Parents and children in a file: restarts, migrations, repairs, the checks of the schema, and
+//! the cost of a window.
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -16,7 +17,7 @@ const PAGE: ReconcileRequest = ReconcileRequest {
     max: 1_000,
 };
 
-/// Inserts a parent and lets it fan out.
+/// Inserts a parent that fans out.
 async fn parent_of(
     store: &Sqlite,
     worker: WorkerId,
@@ -41,7 +42,7 @@ fn done(claim: &Claim) -> Commit {
     Commit::of(claim, Outcome::Done { result })
 }
 
-fn stop(claim: &Claim) -> Commit {
+fn fail(claim: &Claim) -> Commit {
     Commit::of(claim, Outcome::fail("badly"))
 }
 
@@ -50,7 +51,7 @@ fn execute(path: &Path, sql: &str) -> rusqlite::Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_still_to_be_told_is_told_after_a_restart() {
+async fn an_unfinished_cascade_continues_after_a_restart() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -59,13 +60,13 @@ async fn what_is_still_to_be_told_is_told_after_a_restart() {
     let note = Note::by("ada");
     let terminated = store.terminate(vec![parent], Extent::One, note).await;
     assert!(terminated.unwrap().cascades);
-    let told = store.cascade(CascadeRequest { max: 2 }).await.unwrap();
-    assert_eq!((told.ended.len(), told.more), (2, true));
+    let cascaded = store.cascade(CascadeRequest { max: 2 }).await.unwrap();
+    assert_eq!((cascaded.ended.len(), cascaded.more), (2, true));
     store.close().await;
 
     let store = Sqlite::open(&path).unwrap();
-    let told = store.cascade(CascadeRequest { max: 10 }).await.unwrap();
-    assert_eq!((told.ended.len(), told.more), (3, false));
+    let cascaded = store.cascade(CascadeRequest { max: 10 }).await.unwrap();
+    assert_eq!((cascaded.ended.len(), cascaded.more), (3, false));
     let close_actions = store.close_actions(parent, None).await.unwrap();
     assert_eq!(close_actions.len(), 5);
     assert!(close_actions.iter().all(|it| it.verb == Verb::Terminate));
@@ -74,7 +75,7 @@ async fn what_is_still_to_be_told_is_told_after_a_restart() {
     store.close().await;
 }
 
-/// A file of the version before families.
+/// Creates a file of version 4, the last one before families.
 fn old_file(path: &Path) {
     let before = Sqlite::migrations().iter().filter(|it| it.version < 5);
     let schema: String = before.map(|it| it.sql).collect();
@@ -95,7 +96,7 @@ fn old_file(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_file_of_the_version_before_goes_on_with_its_joins() {
+async fn a_file_of_the_previous_version_continues_its_joins() {
     let (_folder, path) = scene::new_path();
     old_file(&path);
     let store = Sqlite::open(&path).unwrap();
@@ -123,9 +124,9 @@ async fn a_file_of_the_version_before_goes_on_with_its_joins() {
     store.close().await;
 }
 
-/// Each place that is passed on costs the same, however many wait and however many have ended.
+/// The search for the next child costs the same, however many children are held or have ended.
 #[tokio::test]
-async fn a_place_is_passed_on_without_a_walk_over_those_that_ended_or_wait() {
+async fn the_next_child_of_a_window_is_found_without_a_scan_of_its_siblings() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -146,7 +147,7 @@ async fn a_place_is_passed_on_without_a_walk_over_those_that_ended_or_wait() {
     let mut ended = 0;
     while ended < 4_000 {
         let claims = scene::claim(&store, worker, 100).await.claims;
-        assert_eq!(claims.len(), 50, "as many run as the window has places");
+        assert_eq!(claims.len(), 50, "the window has 50 places");
         ended += claims.len() as i64;
         let commits: Vec<_> = claims.iter().map(done).collect();
         store.commit(commits.into()).await.unwrap();
@@ -158,7 +159,7 @@ async fn a_place_is_passed_on_without_a_walk_over_those_that_ended_or_wait() {
 }
 
 #[tokio::test]
-async fn reconcile_gives_a_place_in_a_window_in_which_nobody_runs() {
+async fn reconcile_admits_a_child_to_a_window_in_which_none_runs() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -170,8 +171,8 @@ async fn reconcile_gives_a_place_in_a_window_in_which_nobody_runs() {
     let children = store.children(parent, None, None).await.unwrap();
     let ids: Vec<InstanceId> = children.iter().map(|child| child.id).collect();
     assert_eq!(store.reconcile(PAGE).await.unwrap().holds, []);
-    let all_wait = "update instances set held = 1, blocked = 1 where held = 0";
-    execute(&path, all_wait).unwrap();
+    let hold_all = "update instances set held = 1, blocked = 1 where held = 0";
+    execute(&path, hold_all).unwrap();
     assert_eq!(scene::claim(&store, worker, 10).await.claims, []);
 
     let reconciled = store.reconcile(PAGE).await.unwrap();
@@ -184,7 +185,7 @@ async fn reconcile_gives_a_place_in_a_window_in_which_nobody_runs() {
 }
 
 #[tokio::test]
-async fn reconcile_wakes_a_join_that_was_decided_and_tells_the_rest() {
+async fn reconcile_wakes_a_decided_join_and_terminates_the_rest() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -208,14 +209,15 @@ async fn reconcile_wakes_a_join_that_was_decided_and_tells_the_rest() {
     let barrier = row.barrier.unwrap();
     assert_eq!(barrier.joined, Some(Joined::Failure));
     assert_eq!((barrier.failed, barrier.first_failure), (1, Some(failed)));
-    let told = store.cascade(CascadeRequest { max: 10 }).await.unwrap();
-    assert_eq!(told.ended.len(), 1);
+    let cascaded = store.cascade(CascadeRequest { max: 10 }).await.unwrap();
+    assert_eq!(cascaded.ended.len(), 1);
     store.close().await;
 }
 
-/// When one outcome of a batch is refused, the others are written one by one: nothing of the refused one is counted.
+/// After a rejected outcome the store writes the other outcomes of the batch one by one. It counts
+/// nothing of the rejected one.
 #[tokio::test]
-async fn an_end_that_cannot_be_written_is_not_counted_and_passes_no_place_on() {
+async fn an_end_that_cannot_be_written_is_not_counted_and_frees_no_place() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -232,7 +234,7 @@ async fn an_end_that_cannot_be_written_is_not_counted_and_passes_no_place_on() {
     );
     execute(&path, &trigger).unwrap();
 
-    let commits = vec![stop(&claims[0]), done(&claims[1])];
+    let commits = vec![fail(&claims[0]), done(&claims[1])];
     let answers = store.commit(commits.into()).await.unwrap().answers;
     assert!(matches!(answers[0], Answer::Rejected(_)), "{answers:?}");
     assert_eq!(scene::committed(&answers), 1);
@@ -245,7 +247,7 @@ async fn an_end_that_cannot_be_written_is_not_counted_and_passes_no_place_on() {
     store.close().await;
 }
 
-/// A join belongs to the end that it counts: written together, or neither.
+/// The end of a child and its count in the join are written together, or not at all.
 #[tokio::test]
 async fn an_end_whose_join_cannot_be_written_is_rejected_alone() {
     let (_folder, path) = scene::new_path();
@@ -272,7 +274,7 @@ async fn an_end_whose_join_cannot_be_written_is_rejected_alone() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_together_is_refused_by_the_schema() {
+async fn the_schema_refuses_invalid_rows() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;

@@ -1,5 +1,5 @@
-//! What can be wrong with a file or a disk: a clear error that says what to do, and nothing half-done.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! Faults of a file or a disk: the error says what to do, and no write is partial.
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 fn unusable(result: outlast_core::Result<Sqlite>) -> String {
     match result {
         Err(error @ Error::Unusable { .. }) => error.to_string(),
-        other => panic!("expected it to be unusable, got {other:?}"),
+        other => panic!("expected the error `Unusable`, got {other:?}"),
     }
 }
 
@@ -72,7 +72,7 @@ fn a_database_of_another_program_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_missing_directory_is_named() {
+fn the_error_names_a_missing_directory() {
     let (folder, _) = scene::new_path();
     let error = unusable(Sqlite::open(folder.path().join("nowhere/outlast.db")));
     assert!(error.contains("nowhere does not exist"), "{error}");
@@ -86,57 +86,57 @@ fn a_path_that_is_a_directory_or_empty_is_refused() {
     unusable(Sqlite::open(""));
 }
 
-/// Root may write everywhere, so the opening is done by a process of another user.
+/// Root may write everywhere, so a process of another user opens the file.
 #[test]
 fn a_read_only_file_is_refused() {
     let (folder, path) = scene::new_path();
     drop(Sqlite::open(&path).unwrap());
     fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
-    open_to_all(folder.path(), 0o777);
-    let said = opened_by_nobody(&path);
+    set_mode(folder.path(), 0o777);
+    let output = open_as_nobody(&path);
     assert!(
-        said.contains("is read-only; make the file and its directory writable"),
-        "{said}"
+        output.contains("is read-only; make the file and its directory writable"),
+        "{output}"
     );
 }
 
 #[test]
 fn a_read_only_directory_is_refused() {
     let (folder, path) = scene::new_path();
-    open_to_all(folder.path(), 0o555);
-    let said = opened_by_nobody(&path);
+    set_mode(folder.path(), 0o555);
+    let output = open_as_nobody(&path);
     assert!(
-        said.contains("the file and its directory must be readable and writable"),
-        "{said}"
+        output.contains("the file and its directory must be readable and writable"),
+        "{output}"
     );
     assert!(!path.exists());
 }
 
-/// With and without a directory in which SQLite may keep an index of the log.
+/// Tried in a directory in which SQLite may write the index of its log, and in one without.
 #[test]
-fn a_read_only_file_can_be_looked_at() {
+fn a_read_only_store_can_open_a_read_only_file() {
     for mode in [0o777, 0o555] {
         let (folder, path) = scene::new_path();
         drop(Sqlite::open(&path).unwrap());
         fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
-        open_to_all(folder.path(), mode);
-        let said = done_by_nobody("look_in_a_process_of_its_own", &path);
-        assert!(said.contains("count Exactly(0)"), "{mode:o}: {said}");
+        set_mode(folder.path(), mode);
+        let output = run_as_nobody("open_read_only_in_another_process", &path);
+        assert!(output.contains("count Exactly(0)"), "{mode:o}: {output}");
         assert!(
-            said.contains("writable Serious read-only for this user"),
-            "{mode:o}: {said}"
+            output.contains("writable Serious read-only for this user"),
+            "{mode:o}: {output}"
         );
         assert!(
-            said.contains("read-only; make it writable"),
-            "{mode:o}: {said}"
+            output.contains("read-only; make it writable"),
+            "{mode:o}: {output}"
         );
     }
 }
 
 #[tokio::test]
-#[ignore = "the process that the tests of rights start"]
-async fn look_in_a_process_of_its_own() {
-    let path = std::env::var_os("OUTLAST_TEST_PATH").expect("started by another test");
+#[ignore = "a process that another test starts"]
+async fn open_read_only_in_another_process() {
+    let path = std::env::var_os("OUTLAST_TEST_PATH").expect("another test starts this process");
     let store = Sqlite::options().read_only().open(path).unwrap();
     println!("count {:?}", store.count(Filter::default()).await.unwrap());
     for finding in store.doctor().await.unwrap() {
@@ -148,15 +148,19 @@ async fn look_in_a_process_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_is_opened_to_look_at_is_there_and_is_not_changed() {
+async fn a_read_only_store_needs_an_existing_file_and_writes_nothing() {
     let (_folder, path) = scene::new_path();
     unusable(Sqlite::options().read_only().open(&path));
-    assert!(!path.exists(), "nothing is made");
+    assert!(!path.exists(), "no file is created");
     let writing = Sqlite::open(&path).unwrap();
     let reading = Sqlite::options().read_only().open(&path).unwrap();
     scene::insert(&writing, vec![scene::order()]).await;
     let seen = reading.count(Filter::default()).await.unwrap();
-    assert_eq!(seen, Count::Exactly(1), "what others write is seen");
+    assert_eq!(
+        seen,
+        Count::Exactly(1),
+        "the reader sees writes of other stores"
+    );
     let error = reading
         .insert(vec![scene::order()], None)
         .await
@@ -167,16 +171,17 @@ async fn what_is_opened_to_look_at_is_there_and_is_not_changed() {
     writing.close().await;
 }
 
-fn open_to_all(folder: &Path, mode: u32) {
+fn set_mode(folder: &Path, mode: u32) {
     fs::set_permissions(folder, Permissions::from_mode(mode)).unwrap();
 }
 
-/// What a process without rights is told when it opens `path`.
-fn opened_by_nobody(path: &Path) -> String {
-    done_by_nobody("open_in_a_process_of_its_own", path)
+/// Opens `path` in another process, as the user `nobody` when this process runs as root. Returns
+/// the output.
+fn open_as_nobody(path: &Path) -> String {
+    run_as_nobody("open_in_another_process", path)
 }
 
-fn done_by_nobody(test: &str, path: &Path) -> String {
+fn run_as_nobody(test: &str, path: &Path) -> String {
     const NOBODY: u32 = 65_534;
     let mut child = Command::new("/proc/self/exe");
     child
@@ -191,9 +196,9 @@ fn done_by_nobody(test: &str, path: &Path) -> String {
 }
 
 #[test]
-#[ignore = "the process that the tests of rights start"]
-fn open_in_a_process_of_its_own() {
-    let path = std::env::var_os("OUTLAST_TEST_PATH").expect("started by another test");
+#[ignore = "a process that another test starts"]
+fn open_in_another_process() {
+    let path = std::env::var_os("OUTLAST_TEST_PATH").expect("another test starts this process");
     println!("{}", unusable(Sqlite::open(path)));
 }
 
@@ -202,9 +207,9 @@ fn bulky() -> NewInstance {
     NewInstance::new("order", "start", Json::parse(state).unwrap())
 }
 
-/// A size limit fails exactly where a full disk does, and needs no disk to be filled.
+/// A size limit fails at the same places as a full disk, and no disk has to be filled.
 #[tokio::test]
-async fn a_full_disk_is_transient_and_goes_on_when_there_is_room() {
+async fn a_full_disk_is_transient_and_the_store_continues_when_there_is_room() {
     let (_folder, path) = scene::new_path();
     let clock = ManualClock::default();
     let store = Sqlite::options()
@@ -240,14 +245,14 @@ async fn a_full_disk_is_transient_and_goes_on_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn a_check_of_writes_finds_a_full_database_and_the_room_after_it() {
+async fn check_writes_finds_a_full_database_and_later_the_freed_room() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::options()
         .size_max_bytes(1024 * 1024)
         .open(&path)
         .unwrap();
     assert_eq!(store.check_writes().await.unwrap(), WriteCheck::Works);
-    // Ended while there is room, so that they can be removed when there is none.
+    // These instances end while there is room, so that they can be removed when there is none.
     let ended = scene::insert(&store, vec![bulky(); 20]).await;
     let note = Note::by("ada");
     store.terminate(ended, Extent::One, note).await.unwrap();
@@ -265,7 +270,7 @@ async fn a_check_of_writes_finds_a_full_database_and_the_room_after_it() {
 }
 
 #[tokio::test]
-async fn a_lock_held_longer_than_the_bound_is_transient() {
+async fn a_lock_held_longer_than_the_busy_timeout_is_transient() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::options()
         .busy_timeout(Duration::from_millis(50))
@@ -277,7 +282,7 @@ async fn a_lock_held_longer_than_the_bound_is_transient() {
     assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
     assert!(error.to_string().contains("another process"), "{error}");
     let all = store.count(Filter::default()).await.unwrap();
-    assert_eq!(all, Count::Exactly(0), "questions are answered meanwhile");
+    assert_eq!(all, Count::Exactly(0), "reads work while the lock is held");
 
     other.execute_batch("rollback").unwrap();
     scene::insert(&store, vec![scene::order()]).await;

@@ -1,5 +1,5 @@
-//! One writer: what waits together is written together, and each verb stands or falls alone.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! Group commit: the writer commits waiting verbs together, and a failed verb is undone alone.
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -14,13 +14,13 @@ use std::task::Poll;
 
 type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Sends a verb on its way without waiting for its answer.
+/// Sends a verb without waiting for its answer.
 async fn sent<'a, T>(verb: impl Future<Output = T> + Send + 'a) -> Pending<'a, T> {
     let mut verb: Pending<'a, T> = Box::pin(verb);
     std::future::poll_fn(|cx| {
         assert!(
             verb.as_mut().poll(cx).is_pending(),
-            "nothing is answered before its commit"
+            "a verb returns only after its commit"
         );
         Poll::Ready(())
     })
@@ -28,7 +28,7 @@ async fn sent<'a, T>(verb: impl Future<Output = T> + Send + 'a) -> Pending<'a, T
     verb
 }
 
-/// Keeps every other connection from writing, as another process would.
+/// Keeps every other connection from writing, as another process can.
 fn lock(connection: &Connection) {
     connection.execute_batch("begin immediate").unwrap();
 }
@@ -85,14 +85,14 @@ async fn a_verb_that_fails_is_undone_alone() {
     assert_eq!(half_done.await.unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(dead.await.unwrap_err().kind(), ErrorKind::Conflict);
     assert!(last.await.is_ok());
-    assert_eq!(store.transactions() - before, 1, "they were one group");
+    assert_eq!(store.transactions() - before, 1, "the verbs were one group");
     assert_eq!(stored(&store).await, Count::Exactly(2));
     store.close().await;
 }
 
-/// A full disk does what this trigger does: SQLite rolls back the whole transaction by itself.
+/// This trigger has the effect of a full disk: SQLite itself rolls back the whole transaction.
 #[tokio::test]
-async fn when_the_transaction_is_lost_nobody_is_told_that_it_succeeded() {
+async fn every_verb_of_a_lost_transaction_returns_an_error() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let other = Connection::open(&path).unwrap();
@@ -112,7 +112,11 @@ async fn when_the_transaction_is_lost_nobody_is_told_that_it_succeeded() {
     assert!(second.await.is_err());
     assert_eq!(stored(&store).await, Count::Exactly(0));
     scene::insert(&store, vec![scene::order()]).await;
-    assert_eq!(stored(&store).await, Count::Exactly(1), "and it goes on");
+    assert_eq!(
+        stored(&store).await,
+        Count::Exactly(1),
+        "the store continues"
+    );
     store.close().await;
 }
 
@@ -124,7 +128,7 @@ fn refuse_step(connection: &Connection, step: &str, how: &str) {
     connection.execute_batch(&trigger).unwrap();
 }
 
-/// Panics when told to: a stand-in for a fault inside a verb.
+/// A clock that panics while its flag is set. It stands for a fault inside a verb.
 #[derive(Clone, Debug, Default)]
 struct FaultyClock(Arc<AtomicBool>);
 
@@ -136,7 +140,7 @@ impl Clock for FaultyClock {
 }
 
 #[tokio::test]
-async fn a_panic_inside_a_verb_is_its_answer_and_the_store_goes_on() {
+async fn a_panic_inside_a_verb_is_returned_as_an_error_and_the_store_continues() {
     let clock = FaultyClock::default();
     let store = Sqlite::options().clock(clock.clone()).in_memory().unwrap();
     clock.0.store(true, Ordering::SeqCst);
@@ -150,7 +154,7 @@ async fn a_panic_inside_a_verb_is_its_answer_and_the_store_goes_on() {
 }
 
 #[tokio::test]
-async fn a_verb_whose_asker_went_away_before_its_turn_is_not_run() {
+async fn a_verb_whose_caller_was_dropped_before_its_turn_does_not_run() {
     let (_folder, path) = scene::new_path();
     let clock = ManualClock::default();
     let store = Sqlite::options().clock(clock).open(&path).unwrap();

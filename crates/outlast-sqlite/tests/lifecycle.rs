@@ -1,5 +1,5 @@
-//! Opening, closing, and going on where it was.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! Opening and closing a store, files of earlier versions, and the identity of a database.
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::thread;
 
 #[tokio::test]
-async fn a_file_that_is_opened_again_goes_on_where_it_was() {
+async fn a_file_that_is_opened_again_continues_where_it_was() {
     let (_folder, path) = scene::new_path();
     let clock = ManualClock::default();
     let open = || Sqlite::options().clock(clock.clone()).open(&path).unwrap();
@@ -52,13 +52,13 @@ async fn a_file_that_is_opened_again_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn closing_waits_for_what_is_under_way_and_then_refuses() {
+async fn close_waits_for_running_verbs_and_then_refuses_new_ones() {
     let (folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let other = store.clone();
     let insert =
         tokio::spawn(async move { other.insert(vec![scene::order(); 10_000], None).await });
-    // The insert is on its way, or comes too late: it is done whole or not at all.
+    // The insert is under way or comes too late. It is written as a whole or not at all.
     tokio::task::yield_now().await;
     store.close().await;
     let inserted = insert.await.unwrap();
@@ -72,7 +72,10 @@ async fn closing_waits_for_what_is_under_way_and_then_refuses() {
     assert_eq!(refused.kind(), ErrorKind::Closed);
     store.close().await;
 
-    assert!(!beside(&path, "-wal").exists(), "the log was written back");
+    assert!(
+        !beside(&path, "-wal").exists(),
+        "the log was written back and removed"
+    );
     let expected = if inserted.is_ok() { 10_000 } else { 0 };
     let count: i64 = Connection::open(&path)
         .unwrap()
@@ -127,9 +130,9 @@ async fn every_level_of_durability_works() {
     }
 }
 
-/// The schema is made once, by the process that comes first (docs/protocol.md, defect 19).
+/// The first connection creates the schema, and the others wait (docs/protocol.md, defect 19).
 #[test]
-fn many_may_open_a_new_file_at_once() {
+fn several_threads_can_open_a_new_file_at_once() {
     let (_folder, path) = scene::new_path();
     let opened: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
@@ -143,7 +146,7 @@ fn many_may_open_a_new_file_at_once() {
 }
 
 #[test]
-fn migrations_can_be_printed_and_make_the_schema() {
+fn the_public_migrations_create_the_schema() {
     let migrations = Sqlite::migrations();
     let versions: Vec<i64> = migrations.iter().map(|it| it.version).collect();
     assert_eq!(versions, (1..=versions.len() as i64).collect::<Vec<_>>());
@@ -216,7 +219,7 @@ async fn a_file_of_the_first_version_keeps_its_rows_and_goes_on() {
     assert_eq!(store.get(new.id).await.unwrap().unwrap(), new);
 }
 
-/// The third version moves the rows into a table with other checks.
+/// Version 3 moves the rows into a table with other checks.
 #[tokio::test]
 async fn rows_that_move_into_another_table_keep_their_ids_and_no_id_is_given_twice() {
     let (_folder, path) = scene::new_path();
@@ -250,13 +253,13 @@ async fn rows_that_move_into_another_table_keep_their_ids_and_no_id_is_given_twi
 }
 
 #[tokio::test]
-async fn a_status_that_does_not_exist_or_does_not_fit_is_refused_by_the_schema() {
+async fn the_schema_refuses_an_unknown_or_inconsistent_status() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     scene::insert(&store, vec![scene::order()]).await;
     store.close().await;
     let connection = Connection::open(&path).unwrap();
-    let refused = |set: &str| connection.execute(&format!("update instances set {set}"), []);
+    let update = |set: &str| connection.execute(&format!("update instances set {set}"), []);
     for set in [
         "status = 'ready'",
         "status = 'executing'",
@@ -265,13 +268,13 @@ async fn a_status_that_does_not_exist_or_does_not_fit_is_refused_by_the_schema()
         "finished_at = 1",
         "locked_by = 1",
     ] {
-        assert!(refused(set).is_err(), "{set}");
+        assert!(update(set).is_err(), "{set}");
     }
-    assert_eq!(refused("status = 'done', finished_at = 1"), Ok(1));
+    assert_eq!(update("status = 'done', finished_at = 1"), Ok(1));
 }
 
 #[tokio::test]
-async fn a_file_has_one_name_however_it_is_written_and_each_memory_its_own() {
+async fn a_file_has_one_database_id_and_each_store_in_memory_its_own() {
     let (folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let folder_name = folder.path().file_name().unwrap();
@@ -299,9 +302,9 @@ async fn a_file_has_one_name_however_it_is_written_and_each_memory_its_own() {
     assert_eq!(one.database_id(), one.clone().database_id());
 }
 
-/// Nothing of the store needs a particular runtime: here there is none at all.
+/// The store needs no particular runtime. This test has none.
 #[test]
-fn it_works_without_a_runtime() {
+fn the_store_works_without_a_runtime() {
     let store = Sqlite::in_memory().unwrap();
     let inserts = block_on(store.insert(vec![scene::order()], None)).unwrap();
     let id = inserts.rows[0].new_id().unwrap();

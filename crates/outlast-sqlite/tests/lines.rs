@@ -1,5 +1,5 @@
-//! Behind a partition key: held rows cost nothing, and nobody in line is forgotten (I8).
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! Instances of one partition key: held rows cost nothing, and each instance gets its turn (I8).
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -59,12 +59,12 @@ async fn ten_thousand_rows_behind_a_busy_key_are_walked_once() {
     let later = scene::insert(&store, vec![scene::order()]).await;
     let claimed = scene::claim(&store, worker, 10).await;
     assert_eq!(scene::ids(&claimed.claims), later);
-    assert!(!claimed.more, "what is held is not looked at again");
+    assert!(!claimed.more, "a claim does not read held rows again");
     store.close().await;
 }
 
 #[tokio::test]
-async fn the_line_moves_one_by_one_and_in_order() {
+async fn instances_of_a_partition_key_run_one_at_a_time_and_in_order() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -80,7 +80,7 @@ async fn the_line_moves_one_by_one_and_in_order() {
 }
 
 #[tokio::test]
-async fn terminating_the_first_of_a_line_lets_the_next_through() {
+async fn terminating_the_first_instance_of_a_partition_key_frees_the_next() {
     let store = scene::in_memory(&ManualClock::default());
     let worker = scene::worker(&store).await;
     let ids = scene::insert(&store, vec![keyed(); 3]).await;
@@ -92,16 +92,17 @@ async fn terminating_the_first_of_a_line_lets_the_next_through() {
         .unwrap();
     assert!(
         terminated.woken.contains("default"),
-        "a hint for the next in line"
+        "the queue of the next instance gets a hint"
     );
     let claims = scene::claim(&store, worker, 10).await.claims;
     assert_eq!(scene::ids(&claims), [ids[2]]);
     store.close().await;
 }
 
-/// The first in line is of a machine nobody runs here: the line of the others moves on.
+/// The next instances of the key are of a machine without a worker. The instances
+/// behind them run.
 #[tokio::test]
-async fn a_machine_without_workers_does_not_stop_the_line_of_another() {
+async fn a_machine_without_workers_does_not_hold_another_machine_of_its_key() {
     let store = scene::in_memory(&ManualClock::default());
     let worker = scene::worker(&store).await;
     let foreign = || NewInstance {
@@ -110,7 +111,7 @@ async fn a_machine_without_workers_does_not_stop_the_line_of_another() {
     };
     let rows = vec![keyed(), foreign(), foreign(), keyed(), keyed()];
     let ids = scene::insert(&store, rows).await;
-    // Both machines run once, so that the rows behind are held.
+    // A claim for both machines takes the first row and holds the rows behind it.
     let both: ClaimRequest = ClaimRequest {
         machines: [
             MachineVersion::new("order", 1),
@@ -141,12 +142,12 @@ async fn claim_until_nothing(store: &Sqlite, worker: WorkerId) -> (Vec<InstanceI
         if !claimed.more {
             return (found, claims);
         }
-        assert!(claims < 100, "it never comes to an end");
+        assert!(claims < 100, "the claims do not come to an end");
     }
 }
 
 #[tokio::test]
-async fn rows_of_machines_the_worker_does_not_have_do_not_hide_what_is_behind_them() {
+async fn rows_of_machines_that_a_worker_lacks_do_not_hide_the_rows_behind_them() {
     let store = scene::in_memory(&ManualClock::default());
     let worker = scene::worker(&store).await;
     let foreign = NewInstance {
@@ -164,13 +165,13 @@ async fn rows_of_machines_the_worker_does_not_have_do_not_hide_what_is_behind_th
     assert_eq!(
         scene::ids(&claimed.claims),
         urgent,
-        "the head is looked at each time"
+        "each claim reads the head of the queue"
     );
     store.close().await;
 }
 
 #[tokio::test]
-async fn reconcile_frees_what_is_held_behind_a_key_that_nobody_uses() {
+async fn reconcile_frees_an_instance_blocked_behind_an_unused_partition_key() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -189,7 +190,7 @@ async fn reconcile_frees_what_is_held_behind_a_key_that_nobody_uses() {
     assert_eq!(reconciled.holds, [ids[0]]);
     assert!(reconciled.woken.contains("default"));
     let again = store.reconcile(page).await.unwrap();
-    assert_eq!(again.holds, [], "the others are rightly held");
+    assert_eq!(again.holds, [], "the other holds are correct");
     assert_eq!(
         scene::ids(&scene::claim(&store, worker, 10).await.claims),
         [ids[0]]

@@ -1,5 +1,5 @@
-//! Every statement runs against the schema, and reads it through the index its header names.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! Every statement fits the schema, and uses the index that its header names.
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A database with the schema and nothing in it: without statistics, as it is when a user starts.
+/// Returns a database with the schema and no rows. It has no statistics, like that of a new user.
 fn migrated() -> (tempfile::TempDir, Connection) {
     let (folder, path) = scene::new_path();
     drop(Sqlite::open(&path).unwrap());
@@ -23,7 +23,7 @@ struct SqlFile {
 }
 
 impl SqlFile {
-    /// What the header says after `-- <word>: `.
+    /// Returns the text of the header after `-- <word>: `.
     fn header(&self, word: &str) -> Option<&str> {
         let mark = format!("-- {word}: ");
         self.text.lines().find_map(|line| line.strip_prefix(&mark))
@@ -56,7 +56,7 @@ fn sql_files() -> Vec<SqlFile> {
         .collect()
 }
 
-/// The files of a folder and of its sub-folders.
+/// Returns the files of a folder and of its sub-folders.
 fn files_under(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -69,7 +69,7 @@ fn files_under(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_statement_prepares_and_its_header_says_what_bounds_it() {
+fn every_statement_prepares_and_its_header_states_its_bound() {
     let (_folder, connection) = migrated();
     let files = sql_files();
     assert!(files.len() > 70, "found only {}", files.len());
@@ -79,13 +79,13 @@ fn every_statement_prepares_and_its_header_says_what_bounds_it() {
             .unwrap_or_else(|error| panic!("{}: {error}", file.name));
         assert!(
             file.header("Bound").is_some(),
-            "{} says no bound",
+            "{} has no header `Bound`",
             file.name
         );
         assert_eq!(
             statement.parameter_count() > 0,
             file.header("Parameters").is_some(),
-            "{} must say its parameters",
+            "{}: the header `Parameters` does not fit the statement",
             file.name
         );
     }
@@ -109,21 +109,21 @@ fn every_statement_uses_the_index_its_header_names() {
     }
 }
 
-/// Whether the plan reads through `name`: an index, or the key of a table.
+/// Returns whether the plan reads through `name`, which is an index or the key of a table.
 fn uses(plan: &str, name: &str) -> bool {
     plan.lines().any(|line| match name {
-        // The workers, few as they are, are read in the order of their key.
+        // There are few workers. A scan reads them in the order of their key.
         "primary key of workers" => line.contains("PRIMARY KEY") || line == "SCAN workers",
         _ if name.starts_with("primary key") => line.contains("PRIMARY KEY"),
         _ => format!("{line} ").contains(&format!("INDEX {name} ")),
     })
 }
 
-/// What the engine runs all the time must not read a table from end to end, nor sort.
+/// A statement that the engine runs all the time does not read a whole table and does not sort.
 #[test]
 fn no_statement_of_the_hot_path_scans_or_sorts() {
     let (_folder, connection) = migrated();
-    // An inbox and the children of a round are sorted by id: they are loaded whole anyway.
+    // An inbox is sorted by id. A claim loads all of it anyway.
     let sorts = ["claim/inbox.sql"];
     let areas = [
         "claim/", "commit/", "insert/", "deliver/", "inbox/", "join/", "line/", "fire/", "lease/",
@@ -149,9 +149,9 @@ fn no_statement_of_the_hot_path_scans_or_sorts() {
     }
 }
 
-/// Delayed rows of an urgent priority are jumped over, not walked (I10).
+/// A claim skips the delayed rows of an urgent priority without reading them (I10).
 #[tokio::test]
-async fn a_pick_reads_what_it_takes_however_much_is_delayed() {
+async fn a_claim_reads_only_the_rows_it_takes_however_many_are_delayed() {
     let (_folder, path) = scene::new_path();
     let clock = ManualClock::default();
     let store = Sqlite::options().clock(clock.clone()).open(&path).unwrap();
@@ -180,7 +180,7 @@ async fn a_pick_reads_what_it_takes_however_much_is_delayed() {
     assert!(steps < 50, "{steps} steps to find nothing");
     let (found, steps) = read(eligible, 0);
     assert_eq!(found, 100);
-    // One step for each of the 28 columns, and a few for the row.
+    // Each of the 28 columns takes one step, and each row a few more.
     assert!(steps < 100 * 41, "{steps} steps for 100 rows");
     store.close().await;
 }

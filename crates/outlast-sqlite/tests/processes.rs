@@ -1,5 +1,5 @@
 //! Several processes on one file, and processes that are killed.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -25,15 +25,15 @@ fn start(role: &str, path: &Path) -> Child {
 }
 
 fn open_shared() -> Sqlite {
-    let path = std::env::var_os("OUTLAST_TEST_PATH").expect("started by another test");
+    let path = std::env::var_os("OUTLAST_TEST_PATH").expect("another test starts this process");
     Sqlite::options()
         .busy_timeout(Duration::from_secs(60))
         .open(path)
         .unwrap()
 }
 
-/// One line at a time, so that the reader sees it although it is a pipe.
-fn say(text: impl std::fmt::Display) {
+/// Prints a line and flushes it: output to a pipe is buffered.
+fn print_line(text: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{text}").unwrap();
     out.flush().unwrap();
@@ -65,7 +65,7 @@ async fn processes_that_share_a_file_claim_nothing_twice() {
         assert!(child.wait().unwrap().success());
     }
     done.sort();
-    assert_eq!(done, ids, "each exactly once");
+    assert_eq!(done, ids, "each instance is claimed once");
     let ended = Filter {
         statuses: vec![Status::Done],
         ..Filter::default()
@@ -91,18 +91,18 @@ async fn claim_and_commit() {
         let committed = store.commit(ends.collect::<Vec<_>>().into()).await.unwrap();
         assert_eq!(scene::committed(&committed.answers), claims.len());
         for claim in &claims {
-            say(format_args!("done {}", claim.id));
+            print_line(format_args!("done {}", claim.id));
         }
     }
     store.close().await;
 }
 
-/// Whatever was answered before the process was killed is there (I1).
+/// Every insert that was acknowledged before the kill is stored (I1).
 #[tokio::test]
-async fn what_a_killed_process_was_told_is_stored() {
+async fn acknowledged_inserts_of_a_killed_process_are_stored() {
     let (_folder, path) = scene::new_path();
     let mut child = start("insert_for_ever", &path);
-    let told: BTreeSet<InstanceId> = lines_with(&mut child, "inserted ")
+    let acknowledged: BTreeSet<InstanceId> = lines_with(&mut child, "inserted ")
         .take(200)
         .map(|id| InstanceId(id.parse().unwrap()))
         .collect();
@@ -115,7 +115,7 @@ async fn what_a_killed_process_was_told_is_stored() {
         .unwrap();
     assert_eq!(check, "ok");
     let store = Sqlite::open(&path).unwrap();
-    for id in told {
+    for id in acknowledged {
         assert!(store.get(id).await.unwrap().is_some(), "{id} was lost");
     }
     store.close().await;
@@ -130,13 +130,13 @@ async fn insert_for_ever() {
         let [Inserted::New { id, .. }] = inserts.rows[..] else {
             panic!("{inserts:?}");
         };
-        say(format_args!("inserted {id}"));
+        print_line(format_args!("inserted {id}"));
     }
 }
 
-/// A killed worker's claims come back when its lease has run out.
+/// The claims of a killed worker return to the queue when its lease has expired.
 #[tokio::test]
-async fn what_a_killed_worker_held_is_reaped() {
+async fn the_claims_of_a_killed_worker_are_reaped() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let ids = scene::insert(&store, vec![scene::order(); 5]).await;
@@ -170,6 +170,6 @@ async fn claim_and_hang() {
     let store = open_shared();
     let worker = scene::worker(&store).await;
     let claims = scene::claim(&store, worker, 5).await.claims;
-    say(format_args!("claimed {}", claims.len()));
+    print_line(format_args!("claimed {}", claims.len()));
     std::future::pending::<()>().await;
 }

@@ -1,5 +1,5 @@
-//! Insert and signal inside the caller's own transaction.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! Inserts and signals inside the caller's own transaction.
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A store, and a connection of the caller's own to its file.
+/// A store, and the caller's own connection to its file.
 struct Shop {
     store: Sqlite,
     connection: Connection,
@@ -56,7 +56,7 @@ impl Shop {
             .unwrap()
     }
 
-    /// An instance that waits for the signal `go`, under the key `key`.
+    /// Returns a parked instance that waits for the signal `go` and holds the key `key`.
     async fn parked(&self, key: &str) -> InstanceId {
         let id = scene::insert(&self.store, vec![scene::order().correlation_key(key)]).await[0];
         let worker = scene::worker(&self.store).await;
@@ -110,7 +110,7 @@ fn is_delivered(answer: &Delivery, to: InstanceId, wakes: bool) -> bool {
 }
 
 #[tokio::test]
-async fn an_instance_comes_with_the_callers_own_row_or_not_at_all() {
+async fn an_insert_commits_or_rolls_back_with_the_callers_own_row() {
     let mut shop = Shop::open();
     let store = shop.store.clone();
     let worker = scene::worker(&store).await;
@@ -125,7 +125,7 @@ async fn an_instance_comes_with_the_callers_own_row_or_not_at_all() {
     tx.execute("insert into orders values (42)", []).unwrap();
     let id = transaction::insert(&tx, scene::order()).unwrap();
     let id = id.new_id().unwrap();
-    assert_eq!(store.get(id).await.unwrap(), None, "not before");
+    assert_eq!(store.get(id).await.unwrap(), None, "before the commit");
     tx.commit().unwrap();
     assert_eq!(shop.count("orders"), 1);
     let claims = scene::claim(&store, worker, 10).await.claims;
@@ -133,7 +133,7 @@ async fn an_instance_comes_with_the_callers_own_row_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn an_insert_makes_the_same_row_as_the_stores() {
+async fn an_insert_makes_the_same_row_as_an_insert_of_the_store() {
     let clock = ManualClock::default();
     let mut shop = Shop::open_with(|options| options.clock(clock.clone()));
     let state = Json::parse(r#"{"b": 1.0, "a":"ü'\\", "a":-0.0}"#).unwrap();
@@ -177,7 +177,7 @@ async fn an_occupied_key_is_answered_with_its_holder() {
 }
 
 #[tokio::test]
-async fn a_signal_arrives_and_wakes_with_the_commit_or_not_at_all() {
+async fn a_signal_arrives_and_wakes_its_target_with_the_commit_or_not_at_all() {
     let mut shop = Shop::open();
     let store = shop.store.clone();
     let id = shop.parked("k").await;
@@ -213,7 +213,7 @@ async fn a_signal_arrives_and_wakes_with_the_commit_or_not_at_all() {
     assert_eq!(delivered, [Delivery::Duplicate { instance: id }]);
 }
 
-/// Something of the caller's own that can fail to become an instance.
+/// A type of the caller whose conversion into an instance can fail.
 struct Cart {
     items: u32,
 }
@@ -230,15 +230,15 @@ impl TryFrom<Cart> for NewInstance {
 }
 
 #[tokio::test]
-async fn what_can_never_be_stored_is_refused_and_the_transaction_goes_on() {
+async fn invalid_input_is_refused_and_the_transaction_continues() {
     let mut shop = Shop::open();
-    let refused = |error: Error, said: &str| {
+    let refused = |error: Error, expected: &str| {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     };
-    let said = "has no transaction open";
+    let expected = "has no transaction open";
     let alone = transaction::insert(&shop.connection, scene::order());
-    refused(alone.unwrap_err(), said);
+    refused(alone.unwrap_err(), expected);
     let tx = shop.begin();
     let bad = scene::order().queue("");
     refused(transaction::insert(&tx, bad).unwrap_err(), "queue is empty");
@@ -273,7 +273,7 @@ async fn a_verb_that_fails_half_way_is_undone_alone() {
 }
 
 #[tokio::test]
-async fn a_savepoint_and_a_plain_begin_will_do() {
+async fn an_insert_works_in_a_savepoint_and_after_a_plain_begin() {
     let mut shop = Shop::open();
     let mut tx = shop.begin();
     let kept = transaction::insert(&tx, scene::order()).unwrap();
@@ -284,7 +284,7 @@ async fn a_savepoint_and_a_plain_begin_will_do() {
     shop.connection.execute_batch("begin immediate").unwrap();
     let plain = transaction::insert(&shop.connection, scene::order()).unwrap();
     shop.connection.execute_batch("commit").unwrap();
-    // The id of what was undone is given again.
+    // The id of the undone insert is used again.
     assert_ne!(kept, undone);
     assert_eq!(undone, plain);
     assert_eq!(shop.count("instances"), 2);
@@ -294,11 +294,11 @@ async fn a_savepoint_and_a_plain_begin_will_do() {
 async fn a_file_without_this_versions_schema_is_refused() {
     let (_folder, path) = scene::new_path();
     let mut other = Connection::open(&path).unwrap();
-    let mut refuse = |said: &str| {
+    let mut refuse = |expected: &str| {
         let tx = other.transaction().unwrap();
         let error = transaction::insert(&tx, scene::order()).unwrap_err();
         assert!(matches!(error, Error::Unusable { .. }), "{error:?}");
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
         tx.execute_batch(
             "create table if not exists meta (key text primary key, value text not null) strict",
         )
@@ -307,17 +307,17 @@ async fn a_file_without_this_versions_schema_is_refused() {
     };
     refuse("has no schema of Outlast");
     let connection = Connection::open(&path).unwrap();
-    for (version, said) in [
+    for (version, expected) in [
         (1, "open a store on the file first"),
         (1_000, "a newer version"),
     ] {
         let sql = format!("insert or replace into meta values ('schema_version', '{version}')");
         connection.execute_batch(&sql).unwrap();
-        refuse(said);
+        refuse(expected);
     }
 }
 
-/// A transaction that is open is the one writer, so a park comes before it or after it.
+/// An open transaction is the only writer, so a park comes before it or after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_that_races_a_park_is_never_lost() {
     let shop = Shop::open();
@@ -348,7 +348,7 @@ async fn a_signal_that_races_a_park_is_never_lost() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_read_before_others_wrote_is_told_to_begin_anew() {
+async fn an_insert_after_a_stale_read_asks_for_a_new_transaction() {
     let mut shop = Shop::open();
     let store = shop.store.clone();
     let tx = shop.connection.transaction().unwrap();

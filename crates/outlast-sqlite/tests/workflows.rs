@@ -1,5 +1,6 @@
-//! Workflows in one file: what a crash must not lose, what the schema forbids, and what must stay cheap.
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+//! Workflows in a file: restarts, migrations, repairs, the checks of the schema, and the cost of
+//! statements.
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod scene;
 
@@ -34,24 +35,24 @@ fn flow(children: Vec<NewInstance>, then: Flowing) -> Outcome {
 }
 
 fn awaiting(round: i32, count: i32) -> Flowing {
-    let part = JoinSet {
+    let set = JoinSet {
         ranges: vec![ChildRange::whole(round)],
         children: Vec::new(),
         count,
     };
     Flowing::Park(Park {
-        join_sets: Some(JoinSets::one(part)),
+        join_sets: Some(JoinSets::one(set)),
         ..Park::default()
     })
 }
 
-/// An instance that was just claimed.
+/// Inserts and claims an instance.
 async fn running(store: &Sqlite, worker: WorkerId) -> Claim {
     scene::insert(store, vec![scene::order()]).await;
     scene::claim(store, worker, 1).await.claims.remove(0)
 }
 
-/// Commits with these events; the claim goes on if it is kept.
+/// Commits an outcome with these events. The claim gets the new revision.
 async fn commit(store: &Sqlite, claim: &mut Claim, outcome: Outcome, events: Vec<NewEvent>) {
     let mut commit = Commit::of(claim, outcome);
     commit.events = events;
@@ -77,7 +78,7 @@ async fn history(store: &Sqlite, id: InstanceId, run: i32) -> Vec<Event> {
     store.history(request).await.unwrap().rows
 }
 
-/// The steps that a statement takes until its last row.
+/// Returns the number of rows of a statement, and the steps that it takes for them.
 fn steps(connection: &Connection, sql: &str, values: impl Params) -> (usize, i32) {
     let mut statement = connection.prepare(sql).unwrap();
     let mut rows = statement.query(values).unwrap();
@@ -94,7 +95,7 @@ fn execute(path: &Path, sql: &str) -> rusqlite::Result<()> {
 }
 
 #[tokio::test]
-async fn a_history_is_there_after_a_restart() {
+async fn a_history_survives_a_restart() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -103,10 +104,10 @@ async fn a_history_is_there_after_a_restart() {
         let step = flow(Vec::new(), KEEP);
         commit(&store, &mut claim, step, vec![event(call)]).await;
     }
-    let renewal = Outcome::ContinueAsNew {
+    let continue_as_new = Outcome::ContinueAsNew {
         state: Json::null(),
     };
-    commit(&store, &mut claim, renewal, vec![event(4)]).await;
+    commit(&store, &mut claim, continue_as_new, vec![event(4)]).await;
     store.close().await;
 
     let store = Sqlite::open(&path).unwrap();
@@ -130,7 +131,7 @@ async fn a_history_is_there_after_a_restart() {
     store.close().await;
 }
 
-/// A file of this version, with these rows.
+/// Creates a file of this version with these rows.
 fn old_file(path: &Path, version: i64, rows: &str) {
     let before = Sqlite::migrations()
         .iter()
@@ -144,7 +145,7 @@ fn old_file(path: &Path, version: i64, rows: &str) {
 }
 
 #[tokio::test]
-async fn a_file_of_the_version_before_goes_on_and_can_keep_histories() {
+async fn a_file_of_the_previous_version_continues_and_can_record_histories() {
     let (_folder, path) = scene::new_path();
     // A parent that waits for its child.
     let rows = r#"
@@ -167,11 +168,15 @@ async fn a_file_of_the_version_before_goes_on_and_can_keep_histories() {
     assert_eq!(history(&store, child, 1).await.len(), 2);
     let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
     assert_eq!((claim.id, claim.joined), (parent, Some(Joined::All)));
-    assert_eq!(claim.children.len(), 1, "a machine is given its children");
+    assert_eq!(
+        claim.children.len(),
+        1,
+        "the claim of a machine has its children"
+    );
     store.close().await;
 }
 
-/// What belongs to the bad row goes with it.
+/// The events of a rejected outcome are not stored, and its run does not end.
 #[tokio::test]
 async fn a_rejected_outcome_leaves_no_events_and_no_run_behind() {
     let (_folder, path) = scene::new_path();
@@ -200,7 +205,7 @@ async fn a_rejected_outcome_leaves_no_events_and_no_run_behind() {
 }
 
 #[tokio::test]
-async fn runs_are_told_without_a_walk_over_their_events() {
+async fn runs_are_listed_without_a_scan_of_their_events() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -208,8 +213,8 @@ async fn runs_are_told_without_a_walk_over_their_events() {
     let step = flow(Vec::new(), KEEP);
     let many = (1..=20_000).map(event).collect();
     commit(&store, &mut claim, step, many).await;
-    let told = store.histories(claim.id).await.unwrap();
-    assert_eq!((told.len(), told[0].events), (1, 20_000));
+    let runs = store.histories(claim.id).await.unwrap();
+    assert_eq!((runs.len(), runs[0].events), (1, 20_000));
     let connection = Connection::open(&path).unwrap();
     let sql = include_str!("../sql/inspect/histories/histories.sql");
     let (found, steps) = steps(&connection, sql, [claim.id.0]);
@@ -219,7 +224,7 @@ async fn runs_are_told_without_a_walk_over_their_events() {
 }
 
 #[tokio::test]
-async fn an_end_costs_the_same_however_many_are_awaited() {
+async fn the_end_of_a_child_costs_the_same_however_many_are_awaited() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -230,7 +235,7 @@ async fn an_end_costs_the_same_however_many_are_awaited() {
         let sql = include_str!("../sql/join/join_sets.sql");
         steps(&connection, sql, values)
     };
-    let stored_parts = |parent: InstanceId| {
+    let stored_sets = |parent: InstanceId| {
         let connection = Connection::open(&path).unwrap();
         let sql = "select joining, json_array_length(joining_left) from instances where id = ?1";
         let sets = connection.query_row(sql, [parent.0], |row| {
@@ -242,19 +247,19 @@ async fn an_end_costs_the_same_however_many_are_awaited() {
     commit(&store, &mut claim, park, Vec::new()).await;
     let (counted, many) = steps_of_an_end(claim.id);
     assert_eq!(counted, 1);
-    let parts_of_many = stored_parts(claim.id);
+    let sets_of_many = stored_sets(claim.id);
     scene::insert(&store, vec![scene::order().priority(-1)]).await;
     let mut claim = scene::claim(&store, worker, 1).await.claims.remove(0);
     let park = flow(vec![scene::order(); 2], awaiting(1, 2));
     commit(&store, &mut claim, park, Vec::new()).await;
     assert_eq!(steps_of_an_end(claim.id), (1, many));
-    let sets = stored_parts(claim.id);
-    assert_eq!(sets, parts_of_many, "what an end has to read and to write");
+    let sets = stored_sets(claim.id);
+    assert_eq!(sets, sets_of_many, "an end reads and writes these columns");
     store.close().await;
 }
 
 #[tokio::test]
-async fn reconcile_wakes_a_workflow_whose_children_have_all_ended_unseen() {
+async fn reconcile_wakes_a_workflow_whose_children_have_all_ended_uncounted() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -271,7 +276,7 @@ async fn reconcile_wakes_a_workflow_whose_children_have_all_ended_unseen() {
     );
     execute(&path, &miscounted).unwrap();
     let reconciled = store.reconcile(page).await.unwrap();
-    assert_eq!(reconciled.joins, [], "its count is of ends that it expects");
+    assert_eq!(reconciled.joins, [], "its children are still live");
     let unseen = format!(
         "update instances set status = 'done', finished_at = 1 where parent_id = {}",
         claim.id
@@ -287,7 +292,7 @@ async fn reconcile_wakes_a_workflow_whose_children_have_all_ended_unseen() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_together_is_refused_by_the_schema() {
+async fn the_schema_refuses_invalid_rows() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -303,8 +308,8 @@ async fn what_does_not_fit_together_is_refused_by_the_schema() {
         );
         execute(&path, &insert)
     };
-    assert!(add(1, "null").is_err(), "a place is taken once");
-    assert!(add(2, "{").is_err(), "what an event carries is JSON");
+    assert!(add(1, "null").is_err(), "a sequence number is used once");
+    assert!(add(2, "{").is_err(), "the data of an event is JSON");
     assert_eq!(add(2, "null"), Ok(()));
     let rounds = |joining: &str| {
         let update = format!("update instances set joining = '{joining}'");
@@ -314,9 +319,9 @@ async fn what_does_not_fit_together_is_refused_by_the_schema() {
     assert_eq!(rounds("[1]"), Ok(()));
 }
 
-/// It waits for one thing: all children of its rounds.
+/// Such a workflow waits for all children of its rounds. They become one join set.
 #[tokio::test]
-async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end() {
+async fn a_workflow_parked_before_join_sets_is_woken_by_its_last_child() {
     let (_folder, path) = scene::new_path();
     let rows = r#"
         insert into instances (id, fsm, fsm_version, step, state, status, queue, priority, eligible_at,
@@ -350,7 +355,7 @@ async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end
     store.close().await;
 }
 
-/// The rows of a file, each column by name.
+/// Returns the instances of a file, each column with its name.
 fn stored(path: &Path) -> Vec<String> {
     let connection = Connection::open(path).unwrap();
     let columns: Vec<String> = {
@@ -367,7 +372,8 @@ fn stored(path: &Path) -> Vec<String> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-/// The indexes of the table `instances`, as SQL. A rename of a column quotes its name.
+/// Returns the indexes of the table `instances` as SQL, without the quotes that a rename of a
+/// column adds.
 fn indexes(path: &Path) -> Vec<String> {
     let connection = Connection::open(path).unwrap();
     let sql = "select replace(sql, '\"', '') from sqlite_schema
@@ -379,7 +385,7 @@ fn indexes(path: &Path) -> Vec<String> {
 
 /// Version 10 is the last one in which only a done instance has a result.
 #[tokio::test]
-async fn instances_of_every_kind_go_on_after_failed_ones_may_have_a_value() {
+async fn instances_of_every_kind_continue_after_the_migration_of_error_values() {
     let (_folder, path) = scene::new_path();
     let life = r#"["runnable","executing","awaiting_signal"]"#;
     // The instance with the highest id was deleted.
@@ -500,7 +506,7 @@ async fn the_schema_refuses_a_result_of_a_live_or_cancelled_instance() {
 
 /// Version 8 is the last one with the columns `fsm` and `fsm_version`.
 #[tokio::test]
-async fn instances_of_every_kind_go_on_after_their_columns_are_renamed() {
+async fn instances_of_every_kind_continue_after_their_columns_are_renamed() {
     let (_folder, path) = scene::new_path();
     let rows = r#"
         insert into workers (id, name, host, version, queues, started_at, heartbeat_at, lease_expires_at)

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 /// Ended instances in one message; clients that wait for others find out by polling.
 const ENDED_MAX: usize = 500;
 /// Cancelled running instances in one message; workers find the others by polling.
-const TOLD_MAX: usize = 500;
+const CANCELLED_MAX: usize = 500;
 
 /// The hubs of this process, by the identity of their database.
 static HUBS: Mutex<Option<HashMap<String, Weak<Hub>>>> = Mutex::new(None);
@@ -178,7 +178,7 @@ impl Hub {
         let mut outbox = lock(&self.outbox);
         outbox.waiting.merge(hints);
         outbox.waiting.ended.truncate(ENDED_MAX);
-        outbox.waiting.told.truncate(TOLD_MAX);
+        outbox.waiting.cancelled.truncate(CANCELLED_MAX);
         // Without a runtime nothing can be sent now: it goes with the next hints.
         if !outbox.sending
             && let Ok(runtime) = Handle::try_current()
@@ -203,15 +203,15 @@ impl Hub {
         for id in &hints.ended {
             notify_watchers(&listeners, *id);
         }
-        if hints.told.is_empty() {
+        if hints.cancelled.is_empty() {
             return;
         }
         let runners = listeners.runners.clone();
         // Drops outside the lock: this may drop the last owner of an engine.
         drop(listeners);
-        let told: HashSet<InstanceId> = hints.told.iter().copied().collect();
+        let cancelled: HashSet<InstanceId> = hints.cancelled.iter().copied().collect();
         for node in runners.iter().filter_map(Weak::upgrade) {
-            node.notify_cancelled(&told);
+            node.notify_cancelled(&cancelled);
         }
     }
 
@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_alarm_rings_at_the_earliest_moment_anybody_named() {
+    async fn an_alarm_rings_at_the_earliest_time_that_was_set() {
         let alarm = Alarm::default();
         alarm.ring_in(Duration::from_secs(60));
         alarm.ring_in(Duration::from_secs(5));
@@ -478,21 +478,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_alarm_that_nobody_rings_ends_at_the_latest() {
+    async fn an_alarm_that_is_not_rung_ends_at_its_deadline() {
         let start = Instant::now();
         Alarm::default().rung(start + Duration::from_secs(2)).await;
         assert_eq!(start.elapsed(), Duration::from_secs(2));
     }
 
     #[test]
-    fn one_place_has_one_hub_for_as_long_as_somebody_uses_it() {
+    fn one_database_has_one_hub_for_as_long_as_it_is_used() {
         let first = Hub::of("here");
         assert!(Arc::ptr_eq(&first, &Hub::of("here")));
         assert!(!Arc::ptr_eq(&first, &Hub::of("there")));
     }
 
     #[tokio::test]
-    async fn a_sender_that_is_dropped_half_way_keeps_nobody_from_sending() {
+    async fn a_sender_dropped_half_way_does_not_block_other_senders() {
         let hub = Hub::of("sending");
         lock(&hub.outbox).sending = true;
         lock(&hub.outbox).waiting.queue("q", Duration::ZERO);
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_watches_what_is_in_hand_is_told_its_end_or_has_to_look() {
+    async fn a_watch_of_an_instance_that_runs_here_gets_its_end_or_reads_the_store() {
         let hub = Hub::of("in hand");
         let (id, revision) = (InstanceId(1), Revision(3));
         let claim = ClaimRef { id, revision };
@@ -511,7 +511,7 @@ mod tests {
             result: Json::null(),
         };
         let mut before = hub.watch(id);
-        assert_eq!(before.take_known(), None, "nobody runs it here");
+        assert_eq!(before.take_known(), None, "the instance does not run here");
 
         let local_runs = hub.mark_running(claim, "task");
         let mut during = hub.watch(id);
@@ -520,19 +520,26 @@ mod tests {
             revision,
         };
         assert_eq!(during.take_known(), Some(known));
-        assert_eq!(during.take_known(), None, "known once, then looked at");
+        assert_eq!(
+            during.take_known(),
+            None,
+            "known once, then read from the store"
+        );
         hub.ended(id, revision.next(), &done);
         during.moved().await;
         assert!(during.end_after(revision).is_some());
         let mut after = hub.watch(id);
-        assert_eq!(after.take_known(), None, "its end was told before");
+        assert_eq!(after.take_known(), None, "its end was reported before");
         drop(local_runs);
 
         let given_back = hub.mark_running(claim, "task");
         let during = hub.watch(id);
         drop(given_back);
         during.moved().await;
-        assert!(during.end_after(revision).is_none(), "it has to look");
+        assert!(
+            during.end_after(revision).is_none(),
+            "the watch has to read the store"
+        );
         assert!(lock(&hub.listeners).local_runs.is_empty());
     }
 

@@ -1,5 +1,5 @@
-//! Every failed attempt is one line in the log, one count and one span status. A program of its own, since it hears
-//! everything that is logged in it.
+//! Every failed attempt is one line in the log, one count and one span status. This is a program
+//! of its own, because it records the whole log of its process.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -22,12 +22,12 @@ use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 on_both_stores!(
-    each_failed_attempt_of_a_machine_is_told_once,
-    each_failed_attempt_of_a_job_is_told_once,
-    each_failed_attempt_of_a_workflow_and_its_activities_is_told_once,
-    an_attempt_that_ends_with_its_worker_is_told_once,
-    what_no_live_worker_serves_is_told,
-    the_wait_for_a_place_or_a_key_is_no_start_delay,
+    each_failed_attempt_of_a_machine_is_reported_once,
+    each_failed_attempt_of_a_job_is_reported_once,
+    each_failed_attempt_of_a_workflow_and_its_activities_is_reported_once,
+    a_crashed_attempt_is_reported_once,
+    the_engine_warns_once_of_a_machine_that_no_live_worker_serves,
+    waiting_for_a_window_or_a_partition_key_is_not_counted_as_start_delay,
 );
 
 /// Tests of one process share its log and its recorder.
@@ -35,14 +35,14 @@ static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 type Fields = BTreeMap<&'static str, String>;
 
-/// What a layer has heard: events, and statuses of spans.
+/// The events and the statuses of spans that a layer has recorded.
 #[derive(Default)]
-struct Heard {
+struct Recorded {
     events: Mutex<Vec<Fields>>,
     statuses: Mutex<Vec<Fields>>,
 }
 
-impl Heard {
+impl Recorded {
     fn failures_of(&self, id: InstanceId) -> Vec<Fields> {
         let events = self.events.lock().unwrap().clone().into_iter();
         let is_failure = |it: &Fields| {
@@ -53,11 +53,11 @@ impl Heard {
     }
 }
 
-struct Ear(&'static Heard);
+struct RecordingLayer(&'static Recorded);
 
-struct Sight(Fields);
+struct FieldVisitor(Fields);
 
-impl Visit for Sight {
+impl Visit for FieldVisitor {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.0.insert(field.name(), format!("{value:?}"));
     }
@@ -67,61 +67,62 @@ impl Visit for Sight {
     }
 }
 
-impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ear {
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for RecordingLayer {
     fn on_record(&self, _: &tracing::span::Id, values: &Record<'_>, _: LayerContext<'_, S>) {
-        let mut sight = Sight(Fields::new());
-        values.record(&mut sight);
-        self.0.statuses.lock().unwrap().push(sight.0);
+        let mut visitor = FieldVisitor(Fields::new());
+        values.record(&mut visitor);
+        self.0.statuses.lock().unwrap().push(visitor.0);
     }
 
     fn on_event(&self, event: &tracing::Event<'_>, _: LayerContext<'_, S>) {
-        let mut sight = Sight(Fields::new());
-        event.record(&mut sight);
-        self.0.events.lock().unwrap().push(sight.0);
+        let mut visitor = FieldVisitor(Fields::new());
+        event.record(&mut visitor);
+        self.0.events.lock().unwrap().push(visitor.0);
     }
 }
 
-struct Ears {
-    info: &'static Heard,
-    warn: &'static Heard,
+struct Telemetry {
+    info: &'static Recorded,
+    warn: &'static Recorded,
     metrics: Snapshotter,
 }
 
-/// Two layers for the process, one of which hears nothing below a warning.
-fn ears() -> &'static Ears {
-    static EARS: OnceLock<Ears> = OnceLock::new();
-    let ears = EARS.get_or_init(|| {
-        let info: &'static Heard = Box::leak(Box::default());
-        let warn: &'static Heard = Box::leak(Box::default());
+/// Installs two layers for the process, of which one records only warnings.
+fn telemetry() -> &'static Telemetry {
+    static TELEMETRY: OnceLock<Telemetry> = OnceLock::new();
+    let telemetry = TELEMETRY.get_or_init(|| {
+        let info: &'static Recorded = Box::leak(Box::default());
+        let warn: &'static Recorded = Box::leak(Box::default());
         let subscriber = tracing_subscriber::registry()
-            .with(Ear(info).with_filter(LevelFilter::INFO))
-            .with(Ear(warn).with_filter(LevelFilter::WARN));
+            .with(RecordingLayer(info).with_filter(LevelFilter::INFO))
+            .with(RecordingLayer(warn).with_filter(LevelFilter::WARN));
         tracing::subscriber::set_global_default(subscriber).unwrap();
         let recorder = DebuggingRecorder::new();
         let metrics = recorder.snapshotter();
         recorder.install().unwrap();
-        Ears {
+        Telemetry {
             info,
             warn,
             metrics,
         }
     });
-    for heard in [ears.info, ears.warn] {
-        heard.events.lock().unwrap().clear();
-        heard.statuses.lock().unwrap().clear();
+    for recorded in [telemetry.info, telemetry.warn] {
+        recorded.events.lock().unwrap().clear();
+        recorded.statuses.lock().unwrap().clear();
     }
-    drop(ears.metrics.snapshot());
-    ears
+    drop(telemetry.metrics.snapshot());
+    telemetry
 }
 
-impl Ears {
-    /// The failures of an instance, as the layer has heard them that hears only warnings. It hears last.
+impl Telemetry {
+    /// Returns the failures of an instance from the layer for warnings, which is called last.
     fn failures_of(&self, id: impl Into<InstanceId>) -> Vec<Fields> {
         self.warn.failures_of(id.into())
     }
 
-    /// The same, once there are so many: an attempt is told when its outcome is written, which others may see first.
-    async fn told_of(&self, id: impl Into<InstanceId>, many: usize) -> Vec<Fields> {
+    /// Waits until an instance has this many failures, and returns them. An attempt is reported
+    /// after its outcome is written, so others may see the outcome first.
+    async fn reported(&self, id: impl Into<InstanceId>, many: usize) -> Vec<Fields> {
         let id = id.into();
         eventually("the failures are told", async || {
             self.failures_of(id).len() >= many
@@ -129,11 +130,15 @@ impl Ears {
         .await;
         let failures = self.failures_of(id);
         assert_eq!(failures.len(), many, "{failures:?}");
-        assert_eq!(failures, self.info.failures_of(id), "no filter hides any");
+        assert_eq!(
+            failures,
+            self.info.failures_of(id),
+            "no filter hides a failure"
+        );
         failures
     }
 
-    /// Failures that were counted, as `machine step kind next`.
+    /// Returns the counted failures by `machine step kind next`.
     fn counted(&self) -> BTreeMap<String, u64> {
         let mut counted = BTreeMap::new();
         for (key, _, _, value) in self.metrics.snapshot().into_vec() {
@@ -148,7 +153,7 @@ impl Ears {
         counted
     }
 
-    /// How many spans were given the status of an error.
+    /// Returns how many spans have the status of an error.
     fn failed_spans(&self) -> usize {
         let statuses = self.info.statuses.lock().unwrap();
         let failed = statuses.iter();
@@ -226,9 +231,9 @@ impl Machine for Breaks {
     }
 }
 
-async fn each_failed_attempt_of_a_machine_is_told_once<S: Store + Inspect + Clone>(store: S) {
+async fn each_failed_attempt_of_a_machine_is_reported_once<S: Store + Inspect + Clone>(store: S) {
     let _alone = ALONE.lock().await;
-    let ears = ears();
+    let telemetry = telemetry();
     let engine = Engine::builder(store).machine(Breaks).queue("default", 4);
     let engine = engine.start().await.unwrap();
     let cases = [
@@ -277,7 +282,7 @@ async fn each_failed_attempt_of_a_machine_is_told_once<S: Store + Inspect + Clon
     for (way, step, kind, error, next) in cases {
         let id = insert(&engine, New::<Breaks>(way)).await;
         engine.wait_ended(id, LONG).await.unwrap();
-        let failures = ears.told_of(id, 1).await;
+        let failures = telemetry.reported(id, 1).await;
         expect(
             &failures[0],
             &[
@@ -295,15 +300,15 @@ async fn each_failed_attempt_of_a_machine_is_told_once<S: Store + Inspect + Clon
         };
         counted.insert(format!("breaks {step} {kind} {word}"), 1);
     }
-    assert_eq!(ears.failed_spans(), many);
-    assert_eq!(ears.counted(), counted);
-    // A state that does not decode is not quoted.
+    assert_eq!(telemetry.failed_spans(), many);
+    assert_eq!(telemetry.counted(), counted);
+    // The log does not quote a state that does not decode.
     let row = NewInstance::new("breaks", "number", Json::of("a secret").unwrap());
     let id = engine.insert_rows(vec![row]).await.unwrap()[0]
         .new_id()
         .unwrap();
     engine.wait_ended(id, LONG).await.unwrap();
-    let failures = ears.told_of(id, 1).await;
+    let failures = telemetry.reported(id, 1).await;
     expect(
         &failures[0],
         &[
@@ -338,14 +343,14 @@ impl Job for Post {
     }
 }
 
-async fn each_failed_attempt_of_a_job_is_told_once<S: Store + Inspect + Clone>(store: S) {
+async fn each_failed_attempt_of_a_job_is_reported_once<S: Store + Inspect + Clone>(store: S) {
     let _alone = ALONE.lock().await;
-    let ears = ears();
+    let telemetry = telemetry();
     let engine = Engine::builder(store).machine(Post).queue("default", 4);
     let engine = engine.start().await.unwrap();
     let id = insert(&engine, New::<Post>("letter".to_owned())).await;
     engine.wait_ended(id, LONG).await.unwrap();
-    let failures = ears.told_of(id, 4).await;
+    let failures = telemetry.reported(id, 4).await;
     for (nth, failure) in (1..).zip(&failures) {
         let next = if nth == 4 {
             "failed"
@@ -368,24 +373,24 @@ async fn each_failed_attempt_of_a_job_is_told_once<S: Store + Inspect + Clone>(s
     }
     let fatal = insert(&engine, New::<Post>("give up".to_owned())).await;
     engine.wait_ended(fatal, LONG).await.unwrap();
-    ears.told_of(fatal, 1).await;
-    // To end as cancelled is no failure.
+    telemetry.reported(fatal, 1).await;
+    // An attempt that ends as cancelled is no failure.
     let cancelled = insert(&engine, New::<Post>("never mind".to_owned())).await;
     engine.wait_ended(cancelled, LONG).await.unwrap();
-    assert_eq!(ears.failures_of(cancelled), []);
-    assert_eq!(ears.failed_spans(), 5);
+    assert_eq!(telemetry.failures_of(cancelled), []);
+    assert_eq!(telemetry.failed_spans(), 5);
     let counted = [
         ("post perform error failed", 2),
         ("post perform error retry", 3),
     ];
     assert_eq!(
-        ears.counted(),
+        telemetry.counted(),
         counted.map(|(key, count)| (key.to_owned(), count)).into()
     );
     engine.shutdown().await;
 }
 
-/// Fails as its input says.
+/// A workflow that fails as its input says.
 struct Plan;
 
 impl Workflow for Plan {
@@ -410,39 +415,39 @@ impl Workflow for Plan {
     }
 }
 
-async fn each_failed_attempt_of_a_workflow_and_its_activities_is_told_once<S>(store: S)
+async fn each_failed_attempt_of_a_workflow_and_its_activities_is_reported_once<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
     let _alone = ALONE.lock().await;
-    let ears = ears();
+    let telemetry = telemetry();
     let engine = Engine::builder(store).workflow(Plan).machine(Post);
     let engine = engine.queue("default", 4).start().await.unwrap();
     let start = async |way: &str| {
         let id = engine.insert(Run::<Plan>(way.to_owned())).await.unwrap();
         id.id().unwrap()
     };
-    // A step that fails is told to the code, which goes on.
+    // The code gets the error of a failed step, and goes on.
     let step = start("step").await;
     engine.wait(step, LONG).await.unwrap();
-    let failures = ears.told_of(step, 1).await;
-    let told = [
+    let failures = telemetry.reported(step, 1).await;
+    let expected = [
         ("machine", "plan"),
         ("step", "guess"),
         ("error", "wrong"),
         ("next", "passed to the code"),
     ];
-    expect(&failures[0], &told);
+    expect(&failures[0], &expected);
 
     let activity = start("activity").await;
     engine.wait_ended(activity, LONG).await.unwrap();
-    let failures = ears.told_of(activity, 1).await;
+    let failures = telemetry.reported(activity, 1).await;
     expect(
         &failures[0],
         &[("machine", "plan"), ("step", "run"), ("next", "failed")],
     );
     let child = engine.children(activity.get()).await.unwrap()[0].id;
-    let failures = ears.told_of(child, 2).await;
+    let failures = telemetry.reported(child, 2).await;
     for (failure, next) in failures.iter().zip(["tried again", "failed"]) {
         expect(
             failure,
@@ -456,7 +461,7 @@ where
     }
 
     let blocked = start("waits for what is not durable").await;
-    let failure = &ears.told_of(blocked, 1).await[0];
+    let failure = &telemetry.reported(blocked, 1).await[0];
     expect(
         failure,
         &[
@@ -466,13 +471,13 @@ where
             ("next", "blocked, tried again in 1 s"),
         ],
     );
-    assert_eq!(ears.counted()["plan run replay blocked"], 1);
+    assert_eq!(telemetry.counted()["plan run replay blocked"], 1);
     engine.shutdown().await;
 }
 
-async fn an_attempt_that_ends_with_its_worker_is_told_once<S: Store + Inspect + Clone>(store: S) {
+async fn a_crashed_attempt_is_reported_once<S: Store + Inspect + Clone>(store: S) {
     let _alone = ALONE.lock().await;
-    let ears = ears();
+    let telemetry = telemetry();
     let client = Client::new(store.clone());
     let id = insert(&client, New::<Breaks>(Way::Fine)).await;
     let dead = NewWorker {
@@ -493,7 +498,7 @@ async fn an_attempt_that_ends_with_its_worker_is_told_once<S: Store + Inspect + 
     let engine = Engine::builder(store).machine(Breaks).queue("default", 4);
     let engine = engine.lease(limits::LEASE_MIN * 5).start().await.unwrap();
     engine.wait(id, LONG).await.unwrap();
-    let failures = ears.told_of(id, 1).await;
+    let failures = telemetry.reported(id, 1).await;
     expect(
         &failures[0],
         &[
@@ -503,7 +508,7 @@ async fn an_attempt_that_ends_with_its_worker_is_told_once<S: Store + Inspect + 
             ("next", "tried again"),
         ],
     );
-    assert_eq!(ears.counted()["breaks fine crash retry"], 1);
+    assert_eq!(telemetry.counted()["breaks fine crash retry"], 1);
     engine.shutdown().await;
 }
 
@@ -521,7 +526,7 @@ impl Job for Elsewhere {
     }
 }
 
-/// Starts an activity that may be registered nowhere.
+/// A workflow that starts an activity which no worker may have registered.
 struct Asks;
 
 impl Workflow for Asks {
@@ -534,17 +539,21 @@ impl Workflow for Asks {
     }
 }
 
-async fn what_no_live_worker_serves_is_told<S: Store + Inspect + Clone>(store: S) {
+async fn the_engine_warns_once_of_a_machine_that_no_live_worker_serves<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let _alone = ALONE.lock().await;
-    let ears = ears();
+    let telemetry = telemetry();
     let warned = || {
-        let events = ears.warn.events.lock().unwrap();
+        let events = telemetry.warn.events.lock().unwrap();
         let warned = events
             .iter()
             .filter(|it| it["message"].starts_with("no live worker"));
         warned.cloned().collect::<Vec<_>>()
     };
-    // Its queue is served by nobody.
+    // No worker serves the queue of the machine.
     let engine = Engine::builder(store.clone()).machine(Elsewhere);
     let lonely = engine.queue("default", 1).start().await.unwrap();
     assert_eq!(warned().len(), 1, "{:?}", warned());
@@ -558,10 +567,10 @@ async fn what_no_live_worker_serves_is_told<S: Store + Inspect + Clone>(store: S
     );
     lonely.shutdown().await;
 
-    // An activity that nobody has registered.
-    let ears = self::ears();
+    // No worker has registered the activity.
+    let telemetry = self::telemetry();
     let warned = || {
-        let events = ears.warn.events.lock().unwrap();
+        let events = telemetry.warn.events.lock().unwrap();
         let warned = events
             .iter()
             .filter(|it| it["message"].starts_with("no live worker"));
@@ -571,7 +580,7 @@ async fn what_no_live_worker_serves_is_told<S: Store + Inspect + Clone>(store: S
     let asking = engine.queue("default", 1).start().await.unwrap();
     assert_eq!(warned(), []);
     let id = asking.insert(Run::<Asks>(())).await.unwrap().id().unwrap();
-    eventually("it is told", async || !warned().is_empty()).await;
+    eventually("the warning is logged", async || !warned().is_empty()).await;
     expect(
         &warned()[0],
         &[
@@ -581,7 +590,7 @@ async fn what_no_live_worker_serves_is_told<S: Store + Inspect + Clone>(store: S
         ],
     );
 
-    // Another worker serves it: nobody is told again, by the one or by the other.
+    // Another worker serves the machine, so neither engine warns again.
     let engine = Engine::builder(store).machine(Elsewhere);
     let serving = engine.queue("far", 1).start().await.unwrap();
     asking.wait(id, LONG).await.unwrap();
@@ -592,7 +601,7 @@ async fn what_no_live_worker_serves_is_told<S: Store + Inspect + Clone>(store: S
     serving.shutdown().await;
 }
 
-/// Starts slow children, of which one runs at a time.
+/// A machine that starts slow children, one at a time or all at once.
 struct Lines;
 
 #[derive(Serialize, Deserialize)]
@@ -625,16 +634,20 @@ impl Machine for Lines {
     }
 }
 
-async fn the_wait_for_a_place_or_a_key_is_no_start_delay<S: Store + Inspect + Clone>(store: S) {
+async fn waiting_for_a_window_or_a_partition_key_is_not_counted_as_start_delay<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let _alone = ALONE.lock().await;
-    let ears = ears();
+    let telemetry = telemetry();
     let engine = Engine::builder(store).machine(Lines).queue("default", 4);
     let engine = engine.queue("slow", 4).start().await.unwrap();
     for (line, started) in [(Line::Window, 0), (Line::Key, 0), (Line::Plain, 4)] {
         let id = insert(&engine, New::<Lines>(line)).await;
         engine.wait(id, LONG).await.unwrap();
         let mut delays = Vec::new();
-        for (key, _, _, value) in ears.metrics.snapshot().into_vec() {
+        for (key, _, _, value) in telemetry.metrics.snapshot().into_vec() {
             let is_slow = key.key().labels().any(|it| it.value() == "slow");
             if let DebugValue::Histogram(values) = value
                 && key.key().name() == outlast::metrics::START_DELAY_SECONDS

@@ -1,4 +1,5 @@
-//! The grants that docs/security.md prints are those of the library, and an engine does its whole work with them.
+//! The grants that docs/security.md prints are those of the library. They are enough for an engine
+//! and its clients.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -14,7 +15,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// The roles as the page names them.
 const ROLES: [&str; 3] = ["shop_worker", "shop_web", "shop_support"];
 
-/// What a statement grants: one privilege list on one object to one role, without quotes.
+/// Returns the grants of the page: each has one list of rights, one object and one role.
 fn printed() -> BTreeSet<String> {
     let (_, rest) = PAGE
         .split_once("```sql\ngrant ")
@@ -25,11 +26,13 @@ fn printed() -> BTreeSet<String> {
     statements.flat_map(apart).collect()
 }
 
-/// `grant a on x, y to r, s` in parts.
+/// Splits `grant a on x, y to r, s` into one grant for each object and role.
 fn apart(statement: &str) -> Vec<String> {
     let statement = statement.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (rights, rest) = statement.split_once(" on ").expect("on something");
-    let (objects, roles) = rest.rsplit_once(" to ").expect("to somebody");
+    let (rights, rest) = statement
+        .split_once(" on ")
+        .expect("the grant has an object");
+    let (objects, roles) = rest.rsplit_once(" to ").expect("the grant has a role");
     let (kind, objects) = ["schema ", "sequence ", "function "]
         .into_iter()
         .find_map(|kind| Some((kind, objects.strip_prefix(kind)?)))
@@ -43,7 +46,7 @@ fn apart(statement: &str) -> Vec<String> {
     parts
 }
 
-/// What stands between the commas that are in no parentheses.
+/// Splits a list at the commas that are outside parentheses.
 fn outside_parentheses(list: &str) -> Vec<String> {
     let (mut parts, mut depth) = (vec![String::new()], 0);
     for c in list.chars() {
@@ -73,7 +76,7 @@ fn the_page_prints_the_grants_of_the_library() {
     assert_eq!(printed(), given, "docs/security.md and roles.rs");
 }
 
-/// A schema whose roles have what the page prints, and nothing else.
+/// A schema whose roles have only the grants of the page.
 struct Shop {
     schema: String,
 }
@@ -136,7 +139,7 @@ impl Signal for Go {
     const NAME: &'static str = "go";
 }
 
-/// Parks, starts children, and ends.
+/// A machine that parks, starts children, and ends.
 struct Order;
 
 #[derive(Serialize, Deserialize)]
@@ -166,7 +169,7 @@ impl Machine for Order {
     }
 }
 
-/// Waits for children, a signal and a timer.
+/// A workflow that waits for children, a signal and a timer.
 struct Plan;
 
 impl Workflow for Plan {
@@ -192,7 +195,7 @@ impl Workflow for Plan {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_with_the_printed_grants_does_an_engines_whole_work() {
+async fn the_printed_grants_are_enough_for_worker_enqueuer_and_reader() {
     let shop = Shop::open().await;
     let worker = shop.options("shop_worker").connect().await.unwrap();
     let engine = Engine::builder(worker)
@@ -218,7 +221,7 @@ async fn a_worker_with_the_printed_grants_does_an_engines_whole_work() {
     shop.drop().await;
 }
 
-/// What operators do with a worker's rights.
+/// Does what operators do, with the rights of a worker.
 async fn operate(engine: &Engine) {
     let client = engine.client();
     let parked = engine.insert(New::<Order>(Stage::Start)).await;

@@ -67,7 +67,7 @@ fn every_finding_has_an_entry_in_the_runbook() {
 }
 
 #[test]
-fn whatever_needs_attention_has_an_entry_in_the_runbook() {
+fn every_kind_of_attention_has_an_entry_in_the_runbook() {
     let entries = headings(&root().join("docs/guides/operations.md"));
     let kinds = attention_kinds();
     assert!(kinds.len() > 5, "only {kinds:?} were found");
@@ -80,7 +80,7 @@ fn whatever_needs_attention_has_an_entry_in_the_runbook() {
 }
 
 #[tokio::test]
-async fn what_a_store_finds_is_among_the_names_that_were_looked_for() {
+async fn every_finding_of_a_store_is_among_the_names_found_in_the_sources() {
     let names = finding_names();
     let folder = tempfile::tempdir().unwrap();
     let store = Sqlite::open(folder.path().join("examined.db")).unwrap();
@@ -108,9 +108,10 @@ fn every_defect_invariant_and_decision_that_is_cited_exists() {
     assert!(checked > 400, "only {checked} citations were found");
 }
 
-/// A check that cannot fail proves nothing. The numbers are filled in, so that this file does not cite them.
+/// A check that cannot fail proves nothing. The numbers are filled in, so this file does not cite
+/// them.
 #[test]
-fn a_citation_of_what_does_not_exist_is_found_however_it_is_written() {
+fn a_citation_of_an_unknown_number_is_found_in_every_notation() {
     let filled = |text: &str| text.replace('X', "98").replace('Y', "99");
     for (text, expected) in [
         ("(docs/protocol.md, defect X)", "defect-X"),
@@ -301,7 +302,7 @@ fn markdown_below(folder: &Path) -> Vec<PathBuf> {
     files_below(folder, &["md"])
 }
 
-/// The files with one of these extensions. What tools install is left out.
+/// Returns the files with one of these extensions, except those that tools install.
 fn files_below(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let is_ours = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy();
@@ -367,7 +368,7 @@ fn pieces_from_examples(language: &str) -> usize {
     pieces
 }
 
-/// Without their indentation, which is another in a guide.
+/// Splits a text into lines without their indentation, which differs in a guide.
 fn lines(text: &str) -> Vec<String> {
     text.lines().map(|line| line.trim().to_owned()).collect()
 }
@@ -380,7 +381,7 @@ fn pieces_of(language: &str, guide: &str) -> Vec<String> {
         .collect()
 }
 
-/// Where the links of a page lead, those to other sites left out.
+/// Returns the targets of the links of a page, except those on other sites.
 fn links(page: &str) -> Vec<String> {
     let text = without_code(page);
     let inline = text.split("](").skip(1);
@@ -396,7 +397,7 @@ fn links(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// Code has brackets that are no links.
+/// Removes the code of a page. It has brackets that are no links.
 fn without_code(page: &str) -> String {
     let mut inside = false;
     let mut text = String::new();
@@ -429,7 +430,7 @@ fn check(page: &Path, link: &str) {
     );
 }
 
-/// The anchors of a page.
+/// Returns the anchors of a page.
 fn headings(page: &Path) -> BTreeSet<String> {
     let text = without_code(&fs::read_to_string(page).unwrap());
     let headings = text.lines().filter(|line| line.starts_with('#'));
@@ -448,7 +449,7 @@ fn anchor(heading: &str) -> String {
     kept.collect()
 }
 
-/// Each is the first text after one of these in the sources that make findings.
+/// A name is the first text after one of these markers in the sources that make findings.
 fn finding_names() -> BTreeSet<String> {
     const BEFORE: [&str; 4] = [
         "CHECK: &str = ",
@@ -487,7 +488,7 @@ fn attention_kinds() -> BTreeSet<String> {
         .collect()
 }
 
-/// Everything that may cite a number.
+/// Returns all files that may cite a number.
 fn sources() -> Vec<PathBuf> {
     const FOLDERS: [&str; 6] = ["crates", "testing", "bench", "examples", "scripts", "docs"];
     const EXTENSIONS: [&str; 6] = ["rs", "sql", "md", "toml", "sh", "py"];
@@ -497,7 +498,7 @@ fn sources() -> Vec<PathBuf> {
         .collect()
 }
 
-/// What can be cited: anchors of the protocol, and numbers of decisions.
+/// Returns what can be cited: anchors of the protocol, and numbers of decisions.
 fn numbered() -> BTreeSet<String> {
     let mut numbered = headings(&root().join("docs/protocol.md"));
     for decision in files(&root().join("docs/decisions")) {
@@ -507,7 +508,8 @@ fn numbered() -> BTreeSet<String> {
     numbered
 }
 
-/// The defects and invariants that a text cites, by their anchors, and the decisions, by their numbers.
+/// Returns the defects and invariants that a text cites, by their anchors, and the decisions, by
+/// their numbers.
 fn citations(text: &str) -> BTreeSet<String> {
     let text = text.replace("[00", "decision 00").replace("#i", "#I");
     let words: Vec<_> = text
@@ -534,7 +536,7 @@ fn citations(text: &str) -> BTreeSet<String> {
     cited
 }
 
-/// The numbers at the start: several have commas and an `and` between them.
+/// Returns the numbers at the start. Several have commas and an `and` between them.
 fn defects(words: &[&str]) -> Vec<String> {
     let starts_with_number = words.first().is_some_and(|word| is_number(word));
     let numbers = words.iter().filter(|_| starts_with_number);
@@ -596,7 +598,7 @@ const BANNED: [(&[&str], &str); 16] = [
     (&["in vain"], "write `without a result`"),
 ];
 
-/// Everything that people read: documents, screens, and sources for their comments and messages.
+/// Returns all files that people read: documents, screens, and sources with comments and messages.
 fn prose_files() -> Vec<PathBuf> {
     const FOLDERS: [&str; 7] = [
         "crates", "testing", "bench", "examples", "scripts", "docs", "deploy",
@@ -654,8 +656,8 @@ fn prose_of(path: &Path) -> Vec<(usize, String)> {
     prose(&path.to_string_lossy(), &fs::read_to_string(path).unwrap())
 }
 
-/// The lines of a file that people read: comments of sources, documents without their code, and all
-/// of a screen.
+/// The lines of a file that people read: comments of sources, documents without their code, and
+/// all of a screen.
 fn prose(path: &str, text: &str) -> Vec<(usize, String)> {
     let numbered = (1..).zip(text.lines());
     match path.rsplit('.').next() {
@@ -675,7 +677,7 @@ fn comments<'a>(lines: impl Iterator<Item = (usize, &'a str)>, mark: &str) -> Ve
         .collect()
 }
 
-/// The code of a line, and its comment if it has one. A URL in a string is none.
+/// Splits a line into its code and its comment, if it has one. A URL in a string is no comment.
 fn split_comment<'a>(text: &'a str, mark: &str) -> (&'a str, Option<&'a str>) {
     let mut starts = text.match_indices(mark).map(|(start, _)| start);
     let is_first = |start: &usize| {
@@ -690,7 +692,7 @@ fn split_comment<'a>(text: &'a str, mark: &str) -> (&'a str, Option<&'a str>) {
     }
 }
 
-/// A page without code and without the targets of its links.
+/// Returns a page without code and without the targets of its links.
 fn paragraphs<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<(usize, String)> {
     let mut inside = false;
     let mut kept = Vec::new();
@@ -710,13 +712,13 @@ fn paragraphs<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<(usize, 
     kept
 }
 
-/// Names in backticks are those of code, which may be of another time.
+/// Removes names in backticks. They are names of code, also of older code.
 fn without_quoted(text: &str) -> String {
     let outside: Vec<_> = text.split('`').step_by(2).collect();
     outside.join(" ")
 }
 
-/// The texts in the sources of the command line. Other sources have none that are looked at.
+/// Returns the texts in the sources of the command line. Those of other sources are not checked.
 fn messages_of(path: &Path) -> Vec<(usize, String)> {
     let is_command_line = path.starts_with(root().join("crates/outlast-cli/src"));
     match is_command_line {

@@ -1,4 +1,4 @@
-//! Recorded histories against code: what `outlast::testing::replay` does and does not do.
+//! Recorded histories against code, with `outlast::testing::replay`.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -13,9 +13,9 @@ use std::sync::LazyLock;
 use std::time::SystemTime;
 use support::*;
 
-/// What was sent to children was a word before it was an enum.
+/// Answers to signals and cancels of children were strings before they were enums.
 #[test]
-fn a_history_with_answers_as_words_replays() {
+fn a_history_that_stores_answers_as_strings_replays() {
     let code = script(|flow, _| async move {
         let kid = flow.start_child::<Kid>(Say::Wait).await?;
         let child = kid.child();
@@ -49,9 +49,9 @@ fn a_history_with_answers_as_words_replays() {
         );
         number(&flow, "after them", 1).await
     });
-    let told = |seq: i32, name: &str, answer: &str| {
+    let sent = |seq: i32, name: &str, answer: &str| {
         let data = json!({ "answer": answer });
-        json!({ "seq": seq, "at": 0, "kind": "child_told", "call": seq - 2, "name": name, "data": data })
+        json!({ "seq": seq, "at": 0, "kind": "child_messaged", "call": seq - 2, "name": name, "data": data })
     };
     let input = format!("{:016x}", fnv(r#""Wait""#));
     let history = json!({
@@ -61,13 +61,13 @@ fn a_history_with_answers_as_words_replays() {
             { "seq": 2, "at": 0, "kind": "child_scheduled", "call": 1, "name": "kid", "data": {
                 "round": 1, "position": 0, "machine": "kid", "version": 1, "on_parent_close": "abandon", "input": input } },
             { "seq": 3, "at": 0, "kind": "child_started", "call": 1, "name": "kid", "data": { "child": 8, "run": 1 } },
-            told(4, "go", "delivered"),
-            told(5, "go", "inbox_full"),
-            told(6, "go", "no_target"),
-            told(7, "cancel", "requested"),
-            told(8, "cancel", "never_started"),
-            told(9, "cancel", "already_ended"),
-            told(10, "cancel", "not_found"),
+            sent(4, "go", "delivered"),
+            sent(5, "go", "inbox_full"),
+            sent(6, "go", "no_target"),
+            sent(7, "cancel", "requested"),
+            sent(8, "cancel", "never_started"),
+            sent(9, "cancel", "already_ended"),
+            sent(10, "cancel", "not_found"),
             { "seq": 11, "at": 0, "kind": "step_completed", "call": 9, "name": "after them", "data": { "result": 1 } },
             { "seq": 12, "at": 0, "kind": "run_completed", "data": {} },
         ],
@@ -77,7 +77,7 @@ fn a_history_with_answers_as_words_replays() {
     assert!(difference(code, &other).contains("another"));
 }
 
-/// FNV-1a, as digests of inputs are made.
+/// FNV-1a, the hash of input digests.
 fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -86,17 +86,18 @@ fn fnv(text: &str) -> u64 {
 
 on_both_stores!(
     a_replay_runs_no_step_and_sends_nothing,
-    a_replay_goes_no_further_than_the_history,
-    what_a_child_is_given_is_held_against_the_history,
+    a_replay_stops_at_the_end_of_the_history,
+    a_replay_compares_the_input_of_a_child_with_the_history,
     code_that_ends_too_early_differs,
     code_that_ends_in_another_way_differs,
-    an_end_by_a_panic_fits_code_that_panics,
-    every_run_of_a_renewed_workflow_replays,
-    code_that_reads_the_clock_is_told_the_call_and_flow_now,
-    a_history_of_something_else_is_refused,
+    a_history_that_ends_with_a_panic_fits_code_that_panics,
+    every_run_replays_after_continue_as_new,
+    a_replay_of_code_that_reads_a_clock_names_the_call_and_flow_now,
+    a_history_of_another_workflow_or_version_is_refused,
 );
 
-/// Runs a step, starts two children, tells one something and the other to end, and waits for the first.
+/// A workflow that runs a step, starts two children, signals one and cancels the other. Then it
+/// joins both.
 fn parent(log: &Log) -> Script {
     parent_of(log, Say::Wait)
 }
@@ -116,9 +117,10 @@ fn parent_of(log: &Log, given: Say) -> Script {
     })
 }
 
-/// The histories of a run that waits for its child, and of the same run when it has ended; with its id.
+/// Runs a workflow to its end. Returns its id, its history while it waits for a child, and its
+/// whole history.
 async fn recorded(harness: &mut Harness) -> (Scripted, String, String) {
-    let id = ran(harness, ()).await;
+    let id = begin_and_run(harness, ()).await;
     let waits = exported(harness, id, None).await;
     let kid = children(harness, id).await[0].id;
     go(harness, kid, 2).await;
@@ -141,14 +143,14 @@ fn difference(code: Script, history: &str) -> String {
     }
 }
 
-/// All that a run could have touched: its children, what waits in their inboxes, and every history.
+/// Returns all that a run could have touched: its children, their inboxes, and every history.
 async fn family(client: &Client, id: Scripted) -> String {
     let children = children(client, id).await;
     let mut seen = format!("{children:?}");
     for id in children.iter().map(|child| child.id).chain([id.get()]) {
         let inbox = client.signals(id, None).await.unwrap();
-        let told = told(client, id).await;
-        seen.push_str(&format!("\n{id}: {inbox:?} {told:?}"));
+        let events = history_words(client, id).await;
+        seen.push_str(&format!("\n{id}: {inbox:?} {events:?}"));
     }
     seen
 }
@@ -157,7 +159,7 @@ async fn a_replay_runs_no_step_and_sends_nothing(ground: Ground) {
     let log = Log::default();
     let code = parent(&log);
     let mut harness = ground.runs(code.clone()).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let waits = exported(&harness, id, None).await;
     let (seen, stored) = (family(&harness, id).await, ground.everything().await);
     assert!(seen.contains("halt"), "the signal is in an inbox: {seen}");
@@ -172,8 +174,8 @@ async fn a_replay_runs_no_step_and_sends_nothing(ground: Ground) {
     assert!(ground.everything().await == stored, "nothing is written");
 }
 
-/// The code comes to its first step, which this history does not have, and that is where it stays.
-async fn a_replay_goes_no_further_than_the_history(ground: Ground) {
+/// The code stops at its first step, which this history does not have.
+async fn a_replay_stops_at_the_end_of_the_history(ground: Ground) {
     let log = Log::default();
     let mut harness = ground.runs(parent(&log)).await;
     let (_, waits, _) = recorded(&mut harness).await;
@@ -183,7 +185,7 @@ async fn a_replay_goes_no_further_than_the_history(ground: Ground) {
     assert_eq!(log.times("count"), 1);
 }
 
-async fn what_a_child_is_given_is_held_against_the_history(ground: Ground) {
+async fn a_replay_compares_the_input_of_a_child_with_the_history(ground: Ground) {
     let log = Log::default();
     let mut harness = ground.runs(parent(&log)).await;
     let (_, waits, ended) = recorded(&mut harness).await;
@@ -209,11 +211,11 @@ async fn code_that_ends_too_early_differs(ground: Ground) {
 enum How {
     Completes,
     Fails,
-    GivesWay,
-    BeginsAnew,
+    ReturnsTheCancel,
+    ContinuesAsNew,
 }
 
-/// Waits, is asked to end, and ends in its own way.
+/// A workflow that waits, is cancelled, and ends as `how` says.
 fn ends_by(how: How) -> Script {
     script(move |flow, input: Value| async move {
         if input == json!("again") {
@@ -223,8 +225,8 @@ fn ends_by(how: How) -> Script {
         match how {
             How::Completes => Ok(1),
             How::Fails => Err(flow.fail("it did not like that")),
-            How::GivesWay => Err(asked),
-            How::BeginsAnew => flow.continue_as_new(json!("again")),
+            How::ReturnsTheCancel => Err(asked),
+            How::ContinuesAsNew => flow.continue_as_new(json!("again")),
         }
     })
 }
@@ -233,12 +235,12 @@ async fn code_that_ends_in_another_way_differs(ground: Ground) {
     let ways = [
         (How::Completes, EventKind::RunCompleted),
         (How::Fails, EventKind::RunFailed),
-        (How::GivesWay, EventKind::RunCancelled),
-        (How::BeginsAnew, EventKind::ContinuedAsNew),
+        (How::ReturnsTheCancel, EventKind::RunCancelled),
+        (How::ContinuesAsNew, EventKind::ContinuedAsNew),
     ];
     for (how, kind) in ways {
         let mut harness = ground.runs(ends_by(how)).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         harness.cancel(id, Note::by("ada")).await.unwrap();
         harness.run().await;
         let history = exported(&harness, id, Some(1)).await;
@@ -253,7 +255,7 @@ async fn code_that_ends_in_another_way_differs(ground: Ground) {
     }
 }
 
-async fn an_end_by_a_panic_fits_code_that_panics(ground: Ground) {
+async fn a_history_that_ends_with_a_panic_fits_code_that_panics(ground: Ground) {
     let build = |panics: bool| {
         script(move |flow, _| async move {
             number(&flow, "one", 1).await?;
@@ -262,7 +264,7 @@ async fn an_end_by_a_panic_fits_code_that_panics(ground: Ground) {
         })
     };
     let mut harness = ground.runs(build(true)).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let history = exported(&harness, id, None).await;
     replay_with(build(true), &history).unwrap();
     let difference = difference(build(false), &history);
@@ -270,7 +272,7 @@ async fn an_end_by_a_panic_fits_code_that_panics(ground: Ground) {
     assert!(difference.starts_with(expected), "{difference}");
 }
 
-async fn every_run_of_a_renewed_workflow_replays(ground: Ground) {
+async fn every_run_replays_after_continue_as_new(ground: Ground) {
     let build = |more: u64| {
         script(move |flow, input: Value| async move {
             let left = input.as_u64().unwrap();
@@ -282,25 +284,25 @@ async fn every_run_of_a_renewed_workflow_replays(ground: Ground) {
         })
     };
     let mut harness = ground.runs(build(0)).await;
-    let id = ran(&mut harness, 2).await;
+    let id = begin_and_run(&mut harness, 2).await;
     assert_eq!(output(&get(&harness, id).await), json!(3));
     for run in 1..=3 {
         let history = exported(&harness, id, Some(run)).await;
         replay_with(build(0), &history).unwrap();
-        // What an earlier run began with is its own, too.
+        // A replay compares the inputs of earlier runs, too.
         let difference = difference(build(1), &history);
         assert!(difference.contains("given something else"), "{difference}");
     }
 }
 
-/// A clock that is not the workflow's: how long ago the test began, and an hour.
+/// A clock that is not the workflow's: the time since the test began, and an hour.
 fn clock() -> Duration {
     static BEGUN: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
     let begun = *BEGUN;
     HOUR + SystemTime::now().duration_since(begun).unwrap()
 }
 
-async fn code_that_reads_the_clock_is_told_the_call_and_flow_now(ground: Ground) {
+async fn a_replay_of_code_that_reads_a_clock_names_the_call_and_flow_now(ground: Ground) {
     let child = script(|flow, _| async move {
         let nanos = u64::try_from(clock().as_nanos()).unwrap();
         let kid = flow.start_child::<Kid>(Say::Sleep(1000, nanos)).await?;
@@ -324,7 +326,7 @@ async fn code_that_reads_the_clock_is_told_the_call_and_flow_now(ground: Ground)
     ];
     for (code, expected, found) in expected {
         let mut harness = ground.runs(code.clone()).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let difference = difference(code, &exported(&harness, id, None).await);
         assert!(difference.contains(expected), "{difference}");
         assert!(difference.contains(found), "{difference}");
@@ -346,7 +348,7 @@ impl Workflow for Second {
     }
 }
 
-async fn a_history_of_something_else_is_refused(ground: Ground) {
+async fn a_history_of_another_workflow_or_version_is_refused(ground: Ground) {
     let mut harness = ground.runs(parent(&Log::default())).await;
     let (_, waits, _) = recorded(&mut harness).await;
     let of_another = replay_with(Kid, &waits).unwrap_err();

@@ -1,5 +1,6 @@
-//! What an instance carries is seen by its steps and by callers that ask the store for it: not in the log, whatever its level,
-//! and not in `Debug` (docs/security.md). A program of its own, since it hears everything that is logged in it.
+//! Payloads of an instance are visible to its steps and to callers that ask the store for them.
+//! They are not in the log at any level, and not in `Debug` output (docs/security.md). This is a
+//! program of its own, because it records the whole log of its process.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -23,12 +24,12 @@ use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 on_both_stores!(
-    what_instances_carry_is_not_in_the_log_or_in_debug,
+    payloads_of_instances_are_not_in_the_log_or_in_debug_output,
     failures_are_in_the_log_by_default_and_payloads_are_not,
-    with_a_codec_failures_are_in_the_log_only_when_that_was_asked_for,
+    with_a_codec_failures_are_logged_only_when_failures_in_logs_is_set,
 );
 
-/// What nobody but the steps may see.
+/// The payload that only the steps may see.
 const SECRET: &str = "xyzzy-4711";
 
 /// All that was logged in this process, and all that was printed with `Debug` here.
@@ -44,7 +45,7 @@ fn note_debug(what: &impl Debug) {
     note(&format!("debug: {what:?} {what:#?}"));
 }
 
-/// With everything it was caused by.
+/// Notes an error with all its causes.
 fn note_error(error: &(dyn StdError + 'static)) {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -53,7 +54,7 @@ fn note_error(error: &(dyn StdError + 'static)) {
     }
 }
 
-/// Hears everything, from now on and at every level.
+/// Notes everything that is logged from now on, at every level.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -106,7 +107,7 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
     }
 }
 
-/// Goes through every outcome with the secret in its hands.
+/// A machine that goes through every outcome with the secret in its state.
 struct Keeper;
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -155,7 +156,7 @@ impl Machine for Keeper {
         Ok(match state {
             Way::Start(secret) => wait_for([Told::NAME]).then(Way::Told(secret)),
             Way::Told(secret) => {
-                // Read as what it is not: the error quotes what it has found.
+                // The payload is read as another type. The error quotes what it has found.
                 let mistaken = cx.received::<Numbered>().err().unwrap();
                 note(&format!("error: {mistaken} {mistaken:?}"));
                 let ways = [
@@ -205,7 +206,7 @@ impl Machine for Keeper {
     }
 }
 
-/// The one-step form.
+/// A job that fails with the secret.
 struct Errand;
 
 impl Job for Errand {
@@ -219,7 +220,9 @@ impl Job for Errand {
     }
 }
 
-async fn what_instances_carry_is_not_in_the_log_or_in_debug<S: Store + Inspect + Clone>(store: S) {
+async fn payloads_of_instances_are_not_in_the_log_or_in_debug_output<S: Store + Inspect + Clone>(
+    store: S,
+) {
     listen();
     let engine = Engine::builder(store.clone())
         .machine(Keeper)
@@ -240,14 +243,14 @@ async fn what_instances_carry_is_not_in_the_log_or_in_debug<S: Store + Inspect +
             .unwrap(),
     );
     let id = insert(client, new).await;
-    let told = || Told {
+    let signal = || Told {
         secret: SECRET.into(),
     };
-    note_debug(&client.signal(id, told()));
-    client.signal(id, told()).dedup("evt").await.unwrap();
+    note_debug(&client.signal(id, signal()));
+    client.signal(id, signal()).dedup("evt").await.unwrap();
     assert_eq!(client.wait(id, LONG).await.unwrap(), SECRET);
 
-    // A state that this program cannot read.
+    // The machine cannot decode this state.
     let unreadable = NewInstance::new("keeper", "number", Json::of(SECRET).unwrap());
     note_debug(&unreadable);
     let answers = client.insert_rows(vec![unreadable]).await.unwrap();
@@ -285,7 +288,7 @@ async fn note_everything_stored(client: &Client, parent: InstanceId) {
     }
 }
 
-/// What goes to a store and comes from it.
+/// Notes the values that go to a store and come from it.
 async fn note_wire_types(store: &(impl Store + Inspect)) {
     let secret = || Json::of(SECRET).unwrap();
     let row = NewInstance::new("other", "start", secret())
@@ -367,17 +370,17 @@ async fn note_wire_types(store: &(impl Store + Inspect)) {
     note_debug(&store.commit(vec![commit].into()).await.unwrap());
 }
 
-/// Looks through all that was seen, which must be something.
+/// Checks that something was noted, and that no line of it has the secret.
 fn assert_nothing_leaked() {
     let seen = SEEN.lock().unwrap();
     for proof in ["event: outlast", "span: step", "debug: "] {
-        assert!(seen.contains(proof), "nothing was seen of {proof:?}");
+        assert!(seen.contains(proof), "nothing was noted of {proof:?}");
     }
     let leaks: Vec<_> = seen.lines().filter(|line| line.contains(SECRET)).collect();
     assert!(leaks.is_empty(), "{leaks:#?}");
 }
 
-/// The text of a failure is its author's.
+/// The author of a step writes the text of its failure, so the log has it by default.
 async fn failures_are_in_the_log_by_default_and_payloads_are_not<S>(store: S)
 where
     S: Store + Inspect + Clone,
@@ -392,19 +395,19 @@ where
         .unwrap();
     let id = insert(&engine, New::<Keeper>(Way::Fail(TEXT.into()))).await;
     engine.wait_ended(id.get(), LONG).await.unwrap();
-    // Serde quotes a state that does not decode, and the log does not.
+    // Serde quotes a state that does not decode. The log must not.
     let unreadable = NewInstance::new("keeper", "number", Json::of(SECRET).unwrap());
     let answers = engine.insert_rows(vec![unreadable]).await.unwrap();
     let ended = engine.wait_ended(answers[0].new_id().unwrap(), LONG).await;
     let error = ended.unwrap().last_error.unwrap();
     assert!(error.contains(SECRET), "{error}");
     engine.shutdown().await;
-    assert!(is_told(TEXT));
+    assert!(is_logged(TEXT));
     assert_nothing_leaked();
 }
 
-/// What is encrypted in the database is not for everybody who reads the log.
-async fn with_a_codec_failures_are_in_the_log_only_when_that_was_asked_for<S>(store: S)
+/// Readers of the log must not see what is encrypted in the database.
+async fn with_a_codec_failures_are_logged_only_when_failures_in_logs_is_set<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -423,20 +426,21 @@ where
     };
     fails("kept out of the log", false).await;
     fails("for the log, please", true).await;
-    assert!(!is_told("kept out of the log"));
-    assert!(is_told("for the log, please"));
+    assert!(!is_logged("kept out of the log"));
+    assert!(is_logged("for the log, please"));
 }
 
-/// Whether the log tells of a failure with this text.
-fn is_told(text: &str) -> bool {
+/// Whether the log has a failure with this text.
+fn is_logged(text: &str) -> bool {
     let seen = SEEN.lock().unwrap();
-    let is_told = |line: &str| line.contains("the step failed") && line.contains(text);
-    seen.lines().any(is_told)
+    let is_logged = |line: &str| line.contains("the step failed") && line.contains(text);
+    seen.lines().any(is_logged)
 }
 
-/// PostgreSQL quotes whole rows in the details of its errors, and the driver logs statements with their parameters.
+/// PostgreSQL quotes whole rows in the details of its errors. The driver logs statements with
+/// their parameters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_postgresql_quotes_is_not_in_the_log_or_in_errors() {
+async fn values_quoted_by_postgresql_are_not_in_the_log_or_in_errors() {
     support::on_postgres(refused).await;
 }
 
@@ -447,7 +451,7 @@ async fn refused(store: Postgres) {
         .await
         .unwrap();
     tokio::spawn(connection);
-    // Hands that should not be there: a constraint, and a trigger that speaks of what it saw.
+    // Foreign objects in the schema: a constraint, and a trigger whose error quotes the state.
     let sql = format!(
         "alter table \"{schema}\".instances add constraint no_secrets check (result::text not like '%xyzzy%');
          create function \"{schema}\".refuse() returns trigger language plpgsql as
@@ -474,7 +478,7 @@ async fn refused(store: Postgres) {
         .start()
         .await
         .unwrap();
-    // Its outcome is refused, and that is what the instance fails with.
+    // The database refuses the outcome, and the instance fails with that error.
     let id = insert(&engine, New::<Keeper>(Way::Done(SECRET.into()))).await;
     let ended = engine.wait_ended(id.get(), LONG).await.unwrap();
     let last_error = ended.last_error.clone().unwrap_or_default();
@@ -482,7 +486,7 @@ async fn refused(store: Postgres) {
     assert!(!last_error.contains(SECRET), "{last_error}");
     note_debug(&ended);
     engine.shutdown().await;
-    let heard_the_driver = SEEN.lock().unwrap().contains("log: tokio_postgres");
-    assert!(heard_the_driver, "the driver's own log is listened to");
+    let has_driver_log = SEEN.lock().unwrap().contains("log: tokio_postgres");
+    assert!(has_driver_log, "the log of the driver is noted");
     assert_nothing_leaked();
 }

@@ -1,5 +1,5 @@
-//! What docs/specification.md says is proven is: each test it names is a function in the file it names, and each file exists.
-//! The same holds for docs/protocol.md.
+//! Each test that docs/specification.md names is a function in the file of its path, and each file
+//! that it names exists. The same holds for docs/protocol.md.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -38,21 +38,21 @@ fn every_rule_says_what_proves_it() {
 
 /// A check that cannot fail proves nothing.
 #[test]
-fn what_does_not_exist_is_found() {
+fn a_test_or_file_that_does_not_exist_is_found() {
     let page = "\
 | rule | where | proven by |
 |---|---|---|
-| a | `crates/outlast/src/lib.rs` | `specification::what_does_not_exist_is_found` |
+| a | `crates/outlast/src/lib.rs` | `specification::a_test_or_file_that_does_not_exist_is_found` |
 | b | `crates/outlast/src/nothing.rs` | `specification::nothing_of_this_name` |
-| c | | `guides::what_does_not_exist_is_found`, in progress |
+| c | | `guides::a_test_or_file_that_does_not_exist_is_found`, in progress |
 ";
     let missing = Named::of(page).missing(&sources());
     assert_eq!(
         missing,
         [
             "specification::nothing_of_this_name",
-            // It exists, and not in that file.
-            "guides::what_does_not_exist_is_found",
+            // It exists, but not in that file.
+            "guides::a_test_or_file_that_does_not_exist_is_found",
             "crates/outlast/src/nothing.rs",
         ]
     );
@@ -89,7 +89,8 @@ impl Named {
         named
     }
 
-    /// What a page names outside of tables: files by their paths, and tests by paths of lower-case words.
+    /// Finds the names outside of tables: files by their paths, and tests by paths of lower-case
+    /// words.
     fn in_text(page: &str) -> Named {
         let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c);
         let (tests, others): (Vec<_>, Vec<_>) = quoted(page)
@@ -113,7 +114,8 @@ impl Named {
     }
 }
 
-/// `suite::waiting::signals::name` is the function `name` in a file whose path ends with `suite/waiting/signals.rs`.
+/// Whether a test exists. `suite::waiting::signals::name` is the function `name` in a file whose
+/// path ends with `suite/waiting/signals.rs`.
 fn is_function(test: &str, sources: &[(PathBuf, String)]) -> bool {
     let Some((place, name)) = test.rsplit_once("::") else {
         return false;
@@ -140,7 +142,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The rows of every table that says where something is.
+/// Returns the rows of every table with a column `where`.
 fn rows(page: &str) -> Vec<Row<'_>> {
     let mut columns = Vec::new();
     let mut rows = Vec::new();

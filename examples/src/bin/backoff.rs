@@ -100,9 +100,7 @@ async fn main() -> anyhow::Result<()> {
             account: "nobody's".into(),
         }))
         .await?;
-    let id = invoice
-        .id()
-        .context("it has no key that somebody could hold")?;
+    let id = invoice.id().context("the instance has no id")?;
     let error = engine
         .wait(id, Duration::from_secs(10))
         .await

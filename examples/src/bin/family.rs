@@ -116,7 +116,7 @@ async fn main() -> Result<()> {
         ensure!(ended.status.as_str() == expected);
     }
     let hallway = engine.get(talks[1].id).await?.context("it is stored")?;
-    ensure!(!hallway.status.is_terminal(), "it goes on");
+    ensure!(!hallway.status.is_terminal(), "the talk continues");
     engine.signal(hallway.id, Finish).await?;
     // The actions on the children are recorded with the parent.
     for closure in engine.close_actions(id.get(), None).await? {

@@ -64,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
         .insert(New::<Haulage>(Crate::Weigh { number: 7 }))
         .await?
         .id()
-        .context("it has no key that somebody could hold")?;
+        .context("the instance has no id")?;
     engine.signal(id, Cleared {}).await?;
     engine.wait(id, Duration::from_secs(10)).await?;
 

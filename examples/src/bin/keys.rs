@@ -44,12 +44,12 @@ struct Ledger {
 
 impl Ledger {
     fn balance(&self, account: &str) -> i64 {
-        let balances = self.balances.lock().expect("nobody panics with it");
+        let balances = self.balances.lock().expect("the lock is not poisoned");
         balances.get(account).copied().unwrap_or(0)
     }
 
     fn write(&self, account: &str, balance: i64) {
-        let mut balances = self.balances.lock().expect("nobody panics with it");
+        let mut balances = self.balances.lock().expect("the lock is not poisoned");
         balances.insert(account.to_owned(), balance);
     }
 }
@@ -130,8 +130,8 @@ async fn main() -> Result<()> {
     engine.wait(first, patience).await?;
 
     // The instance has finished and released its key, so the signal has no target.
-    let nobody = engine.signal(Report::key("report:march"), Go).await?;
-    ensure!(nobody == Delivery::NoTarget);
+    let delivery = engine.signal(Report::key("report:march"), Go).await?;
+    ensure!(delivery == Delivery::NoTarget);
 
     // At most once a day: the key contains the day, and is held until the instance is removed.
     let daily = || {

@@ -84,7 +84,7 @@ async fn watch() -> anyhow::Result<()> {
         .await?;
 
     let mut first = WorkerProcess::start(&database)?;
-    first.says("charge").await?;
+    first.wait_for_line("charge").await?;
     first.send(OsSignal::KILL)?;
     let ended = first.ended().await?;
     println!("the first worker was killed: {ended}");
@@ -99,15 +99,15 @@ async fn watch() -> anyhow::Result<()> {
 
     // The reservation was not repeated; the charge was, with the same key.
     let id = order.id().expect("it is stored");
-    assert_eq!(first.said.len(), 2);
-    assert_eq!(second.said.len(), 2);
-    assert!(first.said[0].starts_with("reserve"));
+    assert_eq!(first.output.len(), 2);
+    assert_eq!(second.output.len(), 2);
+    assert!(first.output[0].starts_with("reserve"));
     let charge = format!("charge with key {id}:charge:");
-    assert!(first.said[1].starts_with(&charge) && second.said[0].starts_with(&charge));
+    assert!(first.output[1].starts_with(&charge) && second.output[0].starts_with(&charge));
     let key = |line: &str| line.split(',').next().map(str::to_owned);
-    assert_eq!(key(&first.said[1]), key(&second.said[0]));
-    assert!(second.said[0].ends_with("crashes so far: 1"));
-    assert!(second.said[1].starts_with("ship"));
+    assert_eq!(key(&first.output[1]), key(&second.output[0]));
+    assert!(second.output[0].ends_with("crashes so far: 1"));
+    assert!(second.output[1].starts_with("ship"));
 
     web.shutdown().await;
     Ok(())

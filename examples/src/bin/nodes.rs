@@ -88,12 +88,12 @@ async fn serve() -> anyhow::Result<()> {
     // A deploy: the worker is stopped in the middle of order 4, with order 5 behind it.
     let large = order(4, 200).await?;
     let behind = order(5, 1).await?;
-    worker.says("packing order 4").await?;
+    worker.wait_for_line("packing order 4").await?;
     worker.send(OsSignal::TERM)?;
     assert!(worker.ended().await?.success());
     assert!(
         worker
-            .said
+            .output
             .contains(&"stopped; all steps ended in time: true".into())
     );
 
@@ -113,7 +113,7 @@ async fn serve() -> anyhow::Result<()> {
     worker.send(OsSignal::TERM)?;
     assert!(worker.ended().await?.success());
     assert!(
-        !worker.said.contains(&"packing order 4, 200 boxes".into()),
+        !worker.output.contains(&"packing order 4, 200 boxes".into()),
         "it began again from the start"
     );
 

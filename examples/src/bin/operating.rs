@@ -67,7 +67,7 @@ async fn main() -> Result<()> {
 
     let exports = engine.insert_many((1..=3).map(New::<Export>)).await?;
     for export in &exports {
-        let id = export.id().context("nobody held its key")?;
+        let id = export.id().context("another instance holds the key")?;
         engine.wait_ended(id, patience).await?;
     }
 

@@ -21,7 +21,10 @@ impl Job for Call {
     type Output = ();
 
     async fn perform(&self, who: String, _cx: &Context) -> Result<(), JobError> {
-        self.heard.lock().expect("nobody panics with it").push(who);
+        self.heard
+            .lock()
+            .expect("the lock is not poisoned")
+            .push(who);
         Ok(())
     }
 }
@@ -96,7 +99,7 @@ async fn main() -> Result<()> {
     for call in calls {
         engine.wait(call, patience).await?;
     }
-    let order = heard.lock().expect("nobody panics with it").split_off(0);
+    let order = heard.lock().expect("the lock is not poisoned").split_off(0);
     println!("{order:?} after {:?}", started.elapsed());
     ensure!(order == ["first", "second", "third", "fourth", "fifth"]);
 
@@ -106,7 +109,7 @@ async fn main() -> Result<()> {
         .await?;
     let nights = engine.wait(nightly, patience).await?;
     ensure!(nights == 3);
-    let id = nightly.id().context("nobody held its key")?;
+    let id = nightly.id().context("another instance holds the key")?;
     println!("instance {id} worked on {nights} nights");
 
     engine.shutdown().await;

@@ -83,7 +83,9 @@ async fn main() -> Result<()> {
     let subscription = engine
         .insert(Run::<Subscription>(terms).key("subscription:ada"))
         .await?;
-    let id = subscription.id().context("nobody else holds its key")?;
+    let id = subscription
+        .id()
+        .context("another instance holds the key")?;
 
     engine.signal(ada.clone(), NewPrice(12)).await?;
     let third = run_of(&engine, id, 3).await?;

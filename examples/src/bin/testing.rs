@@ -123,7 +123,7 @@ async fn a_worker_that_dies_before_the_commit_charges_twice() -> Result<()> {
         .insert(New::<Checkout>(Order::Start { number: 3 }))
         .await?;
     harness.run().await;
-    let id = order.id().context("nobody held its key")?;
+    let id = order.id().context("another instance holds the key")?;
     harness.signal(id, PaymentConfirmed { amount: 100 }).await?;
 
     harness.crash::<Checkout>("charge", Point::BeforeCommit);

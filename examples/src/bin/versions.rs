@@ -140,7 +140,7 @@ async fn main() -> Result<()> {
             .insert(trial)
             .await?
             .id()
-            .context("nobody holds its key")?;
+            .context("another instance holds the key")?;
         old.wait_settled(trial, patience).await?;
         trials.push(trial.get());
     }
@@ -155,7 +155,7 @@ async fn main() -> Result<()> {
         .insert(new)
         .await?
         .id()
-        .context("nobody holds its key")?;
+        .context("another instance holds the key")?;
     let waits = old.get(eve).await?.context("it is stored")?;
     let why = old.explain(&waits).await?;
     println!("eve {why}");

@@ -178,12 +178,12 @@ async fn main() -> Result<()> {
     );
 
     let error = engine.wait(ignored, patience).await;
-    let error = error.err().context("nobody approved it")?.to_string();
+    let error = error.err().context("order 43 was approved")?.to_string();
     println!("{error}");
     ensure!(error.ends_with("nobody approved order 43"));
 
     ensure!(engine.wait(heavy, patience).await?.parcels.is_empty());
-    let heavy = heavy.id().context("nobody else holds its key")?;
+    let heavy = heavy.id().context("another instance holds the key")?;
     // The calls of the code and their results, in order. After a crash the code is replayed
     // against them.
     let history = engine

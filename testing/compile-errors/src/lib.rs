@@ -1,1 +1,1 @@
-//! Nothing but a place for the tests beside it: a crate of their own, so that what they build again is small.
+//! An empty library. Its tests are a crate of their own, so that they rebuild little.

@@ -1,9 +1,9 @@
-//! What the compiler says about machines that cannot be: its words are part of the interface.
+//! The compiler's messages about invalid machines. They are part of the interface.
 //!
-//! After a change of the toolchain, `TRYBUILD=overwrite cargo test -p outlast-compile-errors` writes what it
-//! says now; read the difference before committing it.
+//! After a change of the toolchain, `TRYBUILD=overwrite cargo test -p outlast-compile-errors`
+//! writes the new messages. Read the difference before you commit it.
 
 #[test]
-fn machines_that_cannot_be_are_refused_by_the_compiler_with_the_reason() {
+fn the_compiler_rejects_invalid_machines_with_the_reason() {
     trybuild::TestCases::new().compile_fail("tests/compile_errors/*.rs");
 }

@@ -26,7 +26,7 @@
 //! outlast_conformance::conformance_suite!(open);
 //!
 //! #[tokio::test]
-//! async fn it_agrees_with_the_model() {
+//! async fn the_store_agrees_with_the_model() {
 //!     sequences::compare_with_model(open_at).await;
 //! }
 //! ```

@@ -1,9 +1,6 @@
-//! Helpers that rules are written with: short names for common calls.
+//! Helpers of the rules: short names for common calls.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "these words are said in tests, which an unexpected error fails"
-)]
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the rule")]
 
 mod family;
 mod flows;
@@ -122,7 +119,7 @@ pub(crate) fn stop() -> Outcome {
 }
 
 /// A failure with an error value.
-pub(crate) fn stop_with(error: &str) -> Outcome {
+pub(crate) fn fail_with(error: &str) -> Outcome {
     Outcome::Fail {
         reason: "out of paper".into(),
         error: Some(json(error)),
@@ -234,13 +231,13 @@ impl Subject {
     /// Claims the first instance of the default queue.
     pub(crate) async fn claim_one(&self, worker: WorkerId) -> Claim {
         let mut claims = self.claim(worker, 1).await;
-        claims.pop().expect("something can be claimed")
+        claims.pop().expect("an instance can be claimed")
     }
 
     /// Claims the first instance of the default queue, which must be `id`.
     pub(crate) async fn claim_the(&self, worker: WorkerId, id: InstanceId) -> Claim {
         let claim = self.claim_one(worker).await;
-        assert_eq!(claim.id, id, "another one goes first");
+        assert_eq!(claim.id, id, "another instance was claimed first");
         claim
     }
 
@@ -277,7 +274,7 @@ impl Subject {
     pub(crate) async fn commit_all(&self, commits: Vec<Commit>) -> Committed {
         let rows = commits.len();
         let committed = self.store.commit(commits.into()).await.unwrap();
-        assert_eq!(committed.answers.len(), rows, "one answer per outcome");
+        assert_eq!(committed.answers.len(), rows, "each outcome has one answer");
         committed
     }
 
@@ -381,8 +378,8 @@ impl Subject {
             max: 100_000,
         };
         let found = self.store.reconcile(request).await.unwrap();
-        assert_eq!(found.joins, [], "joins that miscount");
-        assert_eq!(found.holds, [], "holds that nobody would end");
+        assert_eq!(found.joins, [], "joins that the reconciler repaired");
+        assert_eq!(found.holds, [], "holds that the reconciler ended");
     }
 }
 

@@ -1,4 +1,4 @@
-//! No rule is forgotten: what the sources hold and what the macro lists are the same.
+//! Checks that the macro lists every rule of the sources.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The model keeps every rule itself, which also proves that the suite can be run.
+//! Runs the suite against the model. This also shows that a store can pass every rule.
 
 use outlast_conformance::{Model, Subject};
 use outlast_core::ManualClock;

@@ -1,4 +1,5 @@
-//! The model agrees with itself, which also proves that the sequences see every kind of answer.
+//! Compares the model with itself. This also shows that the sequences produce every kind of
+//! answer.
 
 use outlast_conformance::{Model, Subject, sequences};
 use outlast_core::ManualClock;

@@ -103,7 +103,7 @@ impl Cluster {
 
     /// Returns an empty folder for the copy of another cluster. Returns `None`, with a message, if
     /// the copy program is missing.
-    pub(crate) fn place() -> Option<Cluster> {
+    pub(crate) fn for_copy() -> Option<Cluster> {
         let cluster = Cluster::bare(None)?;
         if !cluster.programs.join("pg_basebackup").is_file() {
             eprintln!("skipped: pg_basebackup is not where the server's programs are");
@@ -118,7 +118,7 @@ impl Cluster {
         self.remove_shared_memory();
         let data = self.path().join("data");
         if data.exists() {
-            fs::remove_dir_all(&data).expect("what it held can be removed");
+            fs::remove_dir_all(&data).expect("the old data can be removed");
         }
         let from = format!("host=127.0.0.1 port={} user=outlast", primary.port);
         let mut copy = self.command("pg_basebackup");
@@ -203,7 +203,7 @@ impl Cluster {
         let mut log = fs::OpenOptions::new();
         let log = log.append(true).create(true).open(&path);
         let log = log.expect("the log can be written");
-        let said_before = log.metadata().map_or(0, |log| log.len() as usize);
+        let length_before = log.metadata().map_or(0, |log| log.len() as usize);
         let mut start = self.command("postgres");
         start.args(["-D", "data", "-p", &self.port.to_string()]);
         start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -214,11 +214,11 @@ impl Cluster {
         while !self.is_ready() {
             let ended = self.process().is_none();
             let log = fs::read(&path).unwrap_or_default();
-            let said = String::from_utf8_lossy(log.get(said_before..).unwrap_or_default());
-            if ended && said.contains("Address already in use") {
+            let output = String::from_utf8_lossy(log.get(length_before..).unwrap_or_default());
+            if ended && output.contains("Address already in use") {
                 return false;
             }
-            assert!(!ended && begun.elapsed() < START_MAX, "{said}");
+            assert!(!ended && begun.elapsed() < START_MAX, "{output}");
             std::thread::sleep(Duration::from_millis(2));
         }
         true
@@ -250,7 +250,7 @@ impl Cluster {
         while !question::accepts(self.port) {
             assert!(
                 begun.elapsed() < START_MAX,
-                "the server takes no connections:\n{}",
+                "the server accepts no connections:\n{}",
                 self.log()
             );
             std::thread::sleep(Duration::from_millis(5));
@@ -331,7 +331,8 @@ impl Cluster {
         use std::os::unix::fs::PermissionsExt;
         let file = self.path().join(name);
         fs::write(&file, content).expect("the file is written");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is kept private");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600))
+            .expect("its permissions are set");
         program::give(&file, self.account);
         file
     }
@@ -437,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_processes_that_serve_clients_are_taken_for_such() {
+    fn only_processes_that_serve_a_client_are_backends() {
         for title in [
             "postgres: outlast postgres 127.0.0.1(40000) idle",
             "postgres: outlast postgres [local] SELECT",

@@ -61,8 +61,8 @@ impl Patroni {
         let programs = Programs::find()?;
         let account = Account::needed();
         let etcd = Etcd::start(&programs.etcd, account);
-        let nodes = (0..nodes).map(|place| Node {
-            name: format!("node{place}"),
+        let nodes = (0..nodes).map(|index| Node {
+            name: format!("node{index}"),
             folder: program::folder(account),
             postgres_port: free_port(),
             status_port: free_port(),
@@ -75,8 +75,8 @@ impl Patroni {
             mode,
             account,
         };
-        for place in 0..patroni.nodes.len() {
-            patroni.run(place);
+        for index in 0..patroni.nodes.len() {
+            patroni.run(index);
             // The first node starts alone; the others copy it.
             patroni.wait_for_leader();
         }
@@ -121,9 +121,9 @@ impl Patroni {
     }
 
     /// Restarts a killed node, which rejoins the others.
-    pub fn restart(&mut self, place: usize) {
-        self.nodes[place].clear();
-        self.run(place);
+    pub fn restart(&mut self, index: usize) {
+        self.nodes[index].clear();
+        self.run(index);
     }
 
     /// Waits until every node is the primary or a ready standby. In synchronous mode one standby
@@ -167,9 +167,9 @@ impl Patroni {
         self.nodes.iter().map(end).collect()
     }
 
-    fn run(&mut self, place: usize) {
-        let text = self.configuration(&self.nodes[place]);
-        let node = &mut self.nodes[place];
+    fn run(&mut self, index: usize) {
+        let text = self.configuration(&self.nodes[index]);
+        let node = &mut self.nodes[index];
         let folder = node.folder.path();
         let file = folder.join("patroni.yml");
         fs::write(&file, text).expect("the configuration is written");
@@ -230,7 +230,7 @@ postgresql:
   pgpass: {folder}/pgpass
   remove_data_directory_on_diverged_timelines: true
   remove_data_directory_on_rewind_failure: true
-  # A node that begins anew would else wait for a checkpoint that takes its time, about a hundred seconds.
+  # A node that is copied again would otherwise wait about a hundred seconds for a checkpoint.
   basebackup:
     checkpoint: fast
   authentication:
@@ -352,7 +352,7 @@ impl Etcd {
         panic!("etcd did not start in ten attempts");
     }
 
-    /// Returns whether Patroni came up; it exits when a port is taken.
+    /// Returns whether etcd came up; it exits when a port is taken.
     fn answers(&mut self) -> bool {
         let begun = Instant::now();
         while status(self.port, "/health") != Some(200) {

@@ -58,7 +58,7 @@ pub fn folder(account: Option<Account>) -> TempDir {
 /// Changes the owner of a path to the account.
 pub fn give(path: &Path, account: Option<Account>) {
     if let Some(Account { uid, gid }) = account {
-        chown(path, Some(uid), Some(gid)).expect("a folder can be given away");
+        chown(path, Some(uid), Some(gid)).expect("the owner of a folder can be changed");
     }
 }
 
@@ -75,8 +75,8 @@ pub fn command(program: &Path, folder: &Path, account: Option<Account>) -> Comma
 /// Runs a command, which must succeed.
 pub fn run(command: &mut Command) -> Output {
     let output = command.output().expect("the program can be started");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} failed: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} failed: {errors}");
     output
 }
 

@@ -102,10 +102,13 @@ impl Proxy {
     /// choices.
     pub fn to(server_port: u16, seed: u64) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let port = listener.local_addr().expect("it has an address").port();
+        let port = listener
+            .local_addr()
+            .expect("the listener has an address")
+            .port();
         listener
             .set_nonblocking(true)
-            .expect("it can be waited for");
+            .expect("the listener can be non-blocking");
         let wire = Arc::new(Wire {
             server_port: AtomicU16::new(server_port),
             faults: Mutex::default(),
@@ -177,7 +180,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 async fn accept(wire: Arc<Wire>, listener: TcpListener) {
-    let listener = tokio::net::TcpListener::from_std(listener).expect("it is a listener");
+    let listener =
+        tokio::net::TcpListener::from_std(listener).expect("the listener can be awaited");
     loop {
         let Ok((client, _)) = listener.accept().await else {
             // Usually no file descriptor is free, until connections end.
@@ -185,12 +189,12 @@ async fn accept(wire: Arc<Wire>, listener: TcpListener) {
             continue;
         };
         let number = wire.accepted.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(carry(wire.clone(), client, number));
+        tokio::spawn(forward_connection(wire.clone(), client, number));
     }
 }
 
 /// Forwards one connection until one side or a fault ends it.
-async fn carry(wire: Arc<Wire>, mut client: TcpStream, number: u64) {
+async fn forward_connection(wire: Arc<Wire>, mut client: TcpStream, number: u64) {
     let mut cuts = wire.cuts.subscribe();
     let server_port = wire.server_port.load(Ordering::SeqCst);
     let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server_port)).await else {
@@ -207,8 +211,8 @@ async fn carry(wire: Arc<Wire>, mut client: TcpStream, number: u64) {
     let (from_server, to_server) = server.split();
     let to_client = Client::new(to_client);
     let ending = tokio::select! {
-        ending = talk.carry_requests(from_client, to_server, &to_client) => ending,
-        ending = talk.carry_answers(from_server, &to_client) => ending,
+        ending = talk.forward_requests(from_client, to_server, &to_client) => ending,
+        ending = talk.forward_answers(from_server, &to_client) => ending,
         _ = cuts.changed() => {
             wire.count(|counts| &mut counts.cut);
             Err(talk.cut(talk.choose_end(&wire.faults())))
@@ -278,7 +282,7 @@ impl<'w> Talk<'w> {
         }
     }
 
-    async fn carry_requests(
+    async fn forward_requests(
         &self,
         mut client: ReadHalf<'_>,
         mut server: WriteHalf<'_>,
@@ -315,7 +319,7 @@ impl<'w> Talk<'w> {
                 }
                 onward.extend_from_slice(message.bytes);
             }
-            self.dawdle().await;
+            self.slow_down().await;
             server.write_all(&onward).await?;
             onward.clear();
             if let Some(end) = cut {
@@ -343,7 +347,7 @@ impl<'w> Talk<'w> {
         None
     }
 
-    async fn carry_answers(
+    async fn forward_answers(
         &self,
         mut server: ReadHalf<'_>,
         client: &Client<'_>,
@@ -376,18 +380,18 @@ impl<'w> Talk<'w> {
                     self.wire.count(|counts| &mut counts.commits);
                 }
                 if let Some(fault) = round.fault.filter(|_| committed) {
-                    pass_on(client, &mut onward).await?;
-                    self.befall(fault, client, &mut held).await?;
+                    forward(client, &mut onward).await?;
+                    self.apply_fault(fault, client, &mut held).await?;
                 }
                 onward.append(&mut held);
             }
-            self.dawdle().await;
-            pass_on(client, &mut onward).await?;
+            self.slow_down().await;
+            forward(client, &mut onward).await?;
         }
     }
 
     /// Applies the fault to the response of a commit.
-    async fn befall(
+    async fn apply_fault(
         &self,
         fault: Late,
         client: &Client<'_>,
@@ -399,7 +403,7 @@ impl<'w> Talk<'w> {
                 Err(self.cut(end))
             }
             Late::CutAfterAnswer(end) => {
-                pass_on(client, answer).await?;
+                forward(client, answer).await?;
                 self.wire.count(|counts| &mut counts.after_answer);
                 Err(self.cut(end))
             }
@@ -448,7 +452,7 @@ impl<'w> Talk<'w> {
         end
     }
 
-    async fn dawdle(&self) {
+    async fn slow_down(&self) {
         let faults = self.wire.faults();
         if lock(&self.chance).f64() < faults.slow {
             self.wire.count(|counts| &mut counts.slowed);
@@ -457,7 +461,7 @@ impl<'w> Talk<'w> {
     }
 }
 
-async fn pass_on(client: &Client<'_>, bytes: &mut Vec<u8>) -> io::Result<()> {
+async fn forward(client: &Client<'_>, bytes: &mut Vec<u8>) -> io::Result<()> {
     client.lock().await.write_all(bytes).await?;
     bytes.clear();
     Ok(())

@@ -65,7 +65,7 @@ impl Connection {
         }
         match refused {
             None => Ok(rows),
-            Some(said) => Err(Error::other(said)),
+            Some(error) => Err(Error::other(error)),
         }
     }
 

@@ -46,7 +46,7 @@ impl Replicas {
     /// Starts both servers and waits until the standby is up to date. Commits wait for the disk.
     /// Returns `None`, with a message, if the server's programs are missing.
     pub fn start(mode: Mode) -> Option<Replicas> {
-        let (mut first, second) = (Cluster::durable()?, Cluster::place()?);
+        let (mut first, second) = (Cluster::durable()?, Cluster::for_copy()?);
         first.configure(SETTINGS);
         first.start();
         let mut replicas = Replicas {
@@ -87,7 +87,7 @@ impl Replicas {
         self.nodes[self.primary].kill();
         self.primary = 1 - self.primary;
         self.primary().promote();
-        wait_until("the standby takes writes", || {
+        wait_until("the new primary accepts writes", || {
             let asked = self.ask("select pg_is_in_recovery()");
             asked.is_some_and(|answer| answer == "f")
         });
@@ -119,7 +119,7 @@ impl Replicas {
         if self.mode == Mode::Synchronous {
             self.wait_for_standby_from_now_on();
         }
-        self.wait_until_level();
+        self.wait_until_caught_up();
         self.following = true;
     }
 
@@ -134,18 +134,18 @@ impl Replicas {
     }
 
     /// Waits until the standby has on its disk everything that the primary has now.
-    fn wait_until_level(&self) {
-        let place = self.ask("select pg_current_wal_flush_lsn()");
-        let place = place.expect("the primary answers");
+    fn wait_until_caught_up(&self) {
+        let position = self.ask("select pg_current_wal_flush_lsn()");
+        let position = position.expect("the primary answers");
         let state = match self.mode {
             Mode::Synchronous => "sync",
             Mode::Asynchronous => "async",
         };
         let question = format!(
-            "select coalesce(bool_or(flush_lsn >= '{place}' and sync_state = '{state}'), false) \
+            "select coalesce(bool_or(flush_lsn >= '{position}' and sync_state = '{state}'), false) \
                from pg_stat_replication where application_name = '{STANDBY}'"
         );
-        wait_until("the standby is level", || {
+        wait_until("the standby has the whole log of the primary", || {
             self.ask(&question).is_some_and(|answer| answer == "t")
         });
     }

@@ -28,7 +28,7 @@ impl SmallDisk {
                 Some(SmallDisk { folder })
             }
             None | Some(_) => {
-                eprintln!("skipped: a small file system cannot be mounted here, which root may");
+                eprintln!("skipped: a small file system cannot be mounted here; root can do it");
                 None
             }
         }
@@ -41,7 +41,7 @@ impl SmallDisk {
 
     /// Returns the number of free bytes.
     pub fn available(&self) -> u64 {
-        let room = rustix::fs::statvfs(self.path()).expect("the file system is there");
+        let room = rustix::fs::statvfs(self.path()).expect("the file system is mounted");
         room.f_bavail * room.f_frsize
     }
 

@@ -1,5 +1,4 @@
-//! A server that is killed leaves what a crash leaves, and comes back on the same port with what it had
-//! committed.
+//! A killed server leaves the files of a crash, and restarts on the same port with its commits.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -14,7 +13,7 @@ fn committed(cluster: &Cluster) -> String {
 }
 
 #[test]
-fn a_killed_server_recovers_what_was_committed_on_the_port_it_had() {
+fn a_killed_server_recovers_its_commits_on_the_same_port() {
     let Some(mut cluster) = Cluster::durable() else {
         return;
     };
@@ -47,15 +46,15 @@ fn a_killed_backend_makes_the_server_recover_by_itself() {
     };
     cluster.start();
     cluster.ask("postgres", "create table kept ()").unwrap();
-    wait_until("the question is over", || cluster.backends().is_empty());
+    wait_until("the query has ended", || cluster.backends().is_empty());
     let mut client = TcpStream::connect(("127.0.0.1", cluster.port())).unwrap();
     let words = b"\0\0\0\x28\0\x03\0\0user\0outlast\0database\0postgres\0\0";
     client.write_all(words).unwrap();
     wait_until("the client is served", || cluster.backends().len() == 1);
     let (server, backend) = (cluster.process(), cluster.backends()[0]);
     assert!(cluster.kill_backend(backend));
-    assert!(!cluster.kill_backend(backend), "it is gone");
-    wait_until("the server has noticed", || {
+    assert!(!cluster.kill_backend(backend), "the backend has ended");
+    wait_until("the server has noticed the kill", || {
         cluster.log().contains("all server processes terminated")
     });
     cluster.wait_ready();
@@ -64,7 +63,7 @@ fn a_killed_backend_makes_the_server_recover_by_itself() {
 }
 
 #[test]
-fn a_cluster_goes_with_its_value_and_leaves_a_given_folder() {
+fn a_dropped_cluster_ends_its_server_and_keeps_a_given_folder() {
     let folder = tempfile::tempdir().unwrap();
     let Some(mut cluster) = Cluster::durable_in(folder.path()) else {
         return;

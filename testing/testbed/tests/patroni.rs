@@ -1,4 +1,5 @@
-//! Patroni gives a killed primary's place to a standby that has all that was answered, and takes it back as one.
+//! Patroni replaces a killed primary by a standby with every acknowledged commit. The killed node
+//! rejoins as a standby.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -16,7 +17,7 @@ async fn connect(patroni: &Patroni) -> Client {
 }
 
 #[tokio::test]
-async fn the_place_of_a_killed_leader_is_taken_and_it_comes_back_as_a_standby() {
+async fn a_standby_replaces_a_killed_leader_which_returns_as_a_standby() {
     let begun = Instant::now();
     let Some(mut patroni) = Patroni::start(2, Mode::Synchronous) else {
         return;

@@ -1,5 +1,5 @@
-//! Behind a pooler in transaction mode each transaction may get another process of the server, also after the
-//! server was killed.
+//! Behind a pooler in transaction mode each transaction may get another process of the server.
+//! This also holds after the server was killed.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 #[tokio::test]
-async fn a_pooler_has_a_server_connection_for_each_open_transaction_and_finds_a_new_server() {
+async fn a_pooler_uses_a_connection_per_open_transaction_and_finds_a_new_server() {
     let Some(mut cluster) = Cluster::create() else {
         return;
     };
@@ -28,8 +28,8 @@ async fn a_pooler_has_a_server_connection_for_each_open_transaction_and_finds_a_
     }
 }
 
-/// The processes of the server that serve two transactions at once; `None` when it does not take both soon: the
-/// pooler lets clients wait for a server for minutes.
+/// Returns the processes of the server that serve two transactions at once. Returns `None` after
+/// two seconds: the pooler lets clients wait for a server for minutes.
 async fn two_processes(pooler: &Pooler) -> Option<[String; 2]> {
     let asking = async {
         let (one, other) = (connect(pooler).await?, connect(pooler).await?);

@@ -1,5 +1,5 @@
-//! What a proxy does to a connection is what a client meets, and its counts are true: a commit that was cut off
-//! did not happen, one whose answer was lost did.
+//! The faults of a proxy as clients see them, and its counts. A commit that was cut before it
+//! reached the server did not happen. A commit whose response was lost did.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -31,7 +31,7 @@ impl Bed {
         self.client_and_driver().await.0
     }
 
-    /// With what the driver says about the end of the connection.
+    /// Returns a client, and the task of its driver, which returns how the connection ended.
     async fn client_and_driver(&self) -> (Client, JoinHandle<Result<(), Error>>) {
         let url = format!(
             "postgres://outlast@127.0.0.1:{}/postgres",
@@ -98,7 +98,7 @@ async fn write(client: &Client, prepared: &Prepared, way: Way) -> Result<(), Err
 }
 
 #[tokio::test]
-async fn a_cut_leaves_committed_what_it_says_and_every_way_to_commit_is_found() {
+async fn the_proxy_finds_every_way_to_commit_and_cuts_where_it_is_configured_to() {
     let Some(bed) = Bed::new() else {
         return;
     };
@@ -168,7 +168,7 @@ fn after_answer() -> Faults {
 }
 
 #[tokio::test]
-async fn what_only_reads_or_fails_or_is_taken_back_is_left_alone() {
+async fn the_proxy_does_not_disturb_reads_failures_and_rollbacks() {
     let Some(bed) = Bed::new() else {
         return;
     };
@@ -182,8 +182,8 @@ async fn what_only_reads_or_fails_or_is_taken_back_is_left_alone() {
         .batch_execute("begin; select 1; commit")
         .await
         .unwrap();
-    let taken_back = "begin; insert into kept values (1); rollback";
-    client.batch_execute(taken_back).await.unwrap();
+    let rolled_back = "begin; insert into kept values (1); rollback";
+    client.batch_execute(rolled_back).await.unwrap();
     let failing = client.batch_execute("insert into kept values ('x')");
     assert!(failing.await.unwrap_err().as_db_error().is_some());
     let failed = tokio::join!(
@@ -202,7 +202,7 @@ async fn what_only_reads_or_fails_or_is_taken_back_is_left_alone() {
 }
 
 #[tokio::test]
-async fn answers_to_commits_are_stalled_and_everything_is_slowed() {
+async fn the_proxy_stalls_responses_to_commits_and_slows_every_chunk() {
     let Some(bed) = Bed::new() else {
         return;
     };
@@ -226,7 +226,7 @@ async fn answers_to_commits_are_stalled_and_everything_is_slowed() {
         slow_by: late,
         ..Faults::default()
     });
-    assert!(took().await >= 2 * late, "once in each direction");
+    assert!(took().await >= 2 * late, "one delay in each direction");
     assert!(bed.proxy.counts().slowed >= 2);
     bed.proxy.set_faults(Faults::default());
     took().await;
@@ -234,7 +234,7 @@ async fn answers_to_commits_are_stalled_and_everything_is_slowed() {
 }
 
 #[tokio::test]
-async fn connections_are_cut_and_led_elsewhere() {
+async fn the_proxy_cuts_connections_and_leads_new_ones_to_another_server() {
     let (Some(bed), Some(mut other)) = (Bed::new(), Cluster::create()) else {
         return;
     };
@@ -253,7 +253,7 @@ async fn connections_are_cut_and_led_elsewhere() {
 }
 
 #[tokio::test]
-async fn long_messages_and_requests_to_cancel_are_carried() {
+async fn the_proxy_forwards_long_messages_and_cancel_requests() {
     let Some(bed) = Bed::new() else {
         return;
     };
@@ -263,20 +263,20 @@ async fn long_messages_and_requests_to_cancel_are_carried() {
     assert_eq!(row.unwrap().get::<_, String>(0), long + "y");
     let cancel = client.cancel_token();
     let (slept, _) = tokio::join!(client.batch_execute("select pg_sleep(60)"), async {
-        eventually("it sleeps", || async {
+        eventually("the statement sleeps", || async {
             let asleep = "select from pg_stat_activity where wait_event = 'PgSleep'";
             !bed.cluster.ask("postgres", asleep).unwrap().is_empty()
         })
         .await;
         cancel.cancel_query(NoTls).await.unwrap();
     });
-    let said = slept.unwrap_err();
-    let code = said.code().unwrap().code();
-    assert_eq!(code, "57014", "{said}");
+    let error = slept.unwrap_err();
+    let code = error.code().unwrap().code();
+    assert_eq!(code, "57014", "{error}");
 }
 
 #[tokio::test]
-async fn half_of_the_chances_hit_about_half_of_the_commits() {
+async fn faults_hit_commits_with_the_configured_probability() {
     let Some(bed) = Bed::new() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! A standby takes over from a killed primary with all that was answered, again and again.
+//! A standby takes over from a killed primary with every acknowledged commit, several times.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -17,7 +17,7 @@ async fn connect(url: &str) -> Result<Client, Error> {
     Ok(client)
 }
 
-/// Writes numbers for as long as it is let, and tells those whose commit was answered.
+/// Writes numbers until the flag is set. Returns the numbers whose commit was acknowledged.
 async fn write(url: String, mut next: i32, until: Arc<AtomicBool>) -> Vec<i32> {
     let mut answered = Vec::new();
     while !until.load(Ordering::SeqCst) {
@@ -33,14 +33,14 @@ async fn write(url: String, mut next: i32, until: Arc<AtomicBool>) -> Vec<i32> {
             answered.push(next);
             next += 1;
         }
-        // Whether that one was written is not known.
+        // The failed insert may have been committed, so its number is not used again.
         next += 1;
     }
     answered
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_answered_outlives_every_fail_over_in_synchronous_mode() {
+async fn acknowledged_commits_survive_every_fail_over_in_synchronous_mode() {
     let Some(mut replicas) = Replicas::start(Mode::Synchronous) else {
         return;
     };
@@ -61,7 +61,7 @@ async fn what_was_answered_outlives_every_fail_over_in_synchronous_mode() {
         let rebuilt = begun.elapsed();
         eprintln!("taken over in {failed_over:?}, both again after {rebuilt:?}");
     }
-    // The last one at once: what was written while there was one server is on both.
+    // The last fail-over follows at once. The standby has the commits of the time with one server.
     replicas.fail_over();
     until.store(true, Ordering::SeqCst);
     let mut answered = Vec::new();
@@ -95,7 +95,7 @@ async fn a_synchronous_commit_waits_for_the_standby_and_an_asynchronous_one_does
         let patience = Duration::from_millis(500);
         let written = tokio::time::timeout(patience, write).await;
         assert_eq!(written.is_ok(), mode == Mode::Asynchronous, "{mode:?}");
-        // Stopped, it would keep its server from ending.
+        // A stopped receiver would keep its server from ending.
         receiver.signal(Signal::CONT);
     }
 }

@@ -1,4 +1,5 @@
-//! A small disk fills up under a server, which says so, and works again when there is room.
+//! A small disk fills up under a server. The server reports it, and works again after the disk has
+//! room.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -6,7 +7,7 @@ use outlast_testbed::cluster::Cluster;
 use outlast_testbed::small_disk::SmallDisk;
 
 #[test]
-fn a_disk_is_filled_and_freed_and_gone_with_its_value() {
+fn a_small_disk_is_filled_and_freed_and_unmounted_when_dropped() {
     let Some(disk) = SmallDisk::mount(8) else {
         return;
     };
@@ -43,11 +44,11 @@ fn a_server_on_a_full_disk_fails_and_recovers_when_there_is_room() {
     disk.fill(1 << 20);
     let write = "insert into kept select repeat('x', 1000) from generate_series(1, 40000)";
     let error = cluster.ask("postgres", write).unwrap_err();
-    let said = error.to_string() + &cluster.log();
-    assert!(said.contains("No space left on device"), "{said}");
+    let errors = error.to_string() + &cluster.log();
+    assert!(errors.contains("No space left on device"), "{errors}");
     disk.free();
     if cluster.process().is_none() {
-        // Without room for its log a server ends, and does not come back by itself.
+        // A server without room for its log ends, and does not restart by itself.
         cluster.start();
     }
     cluster.wait_ready();

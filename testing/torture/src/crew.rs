@@ -81,11 +81,14 @@ impl Crew {
             crate::scenario::clock::set_clock(&mut command, orders.clock_off_s)?;
         }
         let mut child = command.spawn().context("a worker cannot be started")?;
-        let said = child.stdout.take().context("its output is piped")?;
+        let output = child
+            .stdout
+            .take()
+            .context("the worker's output is not piped")?;
         let worker = Worker {
             name,
             child,
-            said: BufReader::new(said),
+            output: BufReader::new(output),
             ledger: self.ledger.clone(),
         };
         worker.note(WorkerEvent::Started).await;
@@ -106,7 +109,7 @@ pub(crate) enum GaveOut {
 pub(crate) struct Worker {
     pub(crate) name: String,
     child: Child,
-    said: BufReader<tokio::process::ChildStdout>,
+    output: BufReader<tokio::process::ChildStdout>,
     ledger: Ledger,
 }
 
@@ -114,8 +117,8 @@ impl Worker {
     /// Waits until it is ready.
     pub(crate) async fn ready(&mut self) -> Result<()> {
         let mut line = String::new();
-        let read = tokio::time::timeout(PATIENCE, self.said.read_line(&mut line)).await;
-        read.with_context(|| format!("worker {} does not come to life", self.name))??;
+        let read = tokio::time::timeout(PATIENCE, self.output.read_line(&mut line)).await;
+        read.with_context(|| format!("worker {} does not become ready", self.name))??;
         ensure!(
             line == "ready\n",
             "worker {} ended at its start; see its log",
@@ -152,7 +155,7 @@ impl Worker {
         let ended = ended.with_context(|| format!("worker {} does not stop", self.name))??;
         ensure!(
             ended.success(),
-            "worker {} stopped badly: {ended}",
+            "worker {} did not stop cleanly: {ended}",
             self.name
         );
         self.note(WorkerEvent::Stopped).await;
@@ -163,7 +166,7 @@ impl Worker {
     pub(crate) async fn gave_out(&mut self, silence_max: Duration) -> Result<GaveOut> {
         loop {
             let mut line = String::new();
-            let reading = self.said.read_line(&mut line);
+            let reading = self.output.read_line(&mut line);
             let Ok(read) = tokio::time::timeout(silence_max, reading).await else {
                 return Ok(GaveOut::Silent);
             };
@@ -182,8 +185,8 @@ impl Worker {
     }
 
     fn send(&self, signal: Signal) -> Result<()> {
-        let id = self.child.id().context("it has not ended yet")?;
-        let id = Pid::from_raw(id.try_into()?).context("its id is not zero")?;
+        let id = self.child.id().context("the worker has ended")?;
+        let id = Pid::from_raw(id.try_into()?).context("the worker's process id is zero")?;
         kill_process(id, signal).with_context(|| format!("worker {} ended by itself", self.name))
     }
 

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_written_is_read_again_and_a_torn_line_is_not() {
+    async fn written_entries_are_read_again_and_a_torn_line_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let entry = Entry::Asked {
             token: 7,

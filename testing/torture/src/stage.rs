@@ -226,13 +226,16 @@ impl Stage {
             );
         }
         if remains.cascades > 0 {
-            let what = format!("{} parents whose children were not told", remains.cascades);
+            let what = format!("{} parents whose cascade has not run", remains.cascades);
             self.find("I13", what);
         }
         if remains.orphans > 0 {
             self.find(
                 "I7",
-                format!("{} signals to nobody who could read them", remains.orphans),
+                format!(
+                    "{} unconsumed signals without a live target",
+                    remains.orphans
+                ),
             );
         }
         Ok(())
@@ -264,8 +267,8 @@ impl Stage {
         let (figures, mut violations) = checker.finish(&records);
         violations.append(&mut self.found);
         let mut stories = Vec::new();
-        let told: BTreeSet<i64> = violations.iter().filter_map(|it| it.instance).collect();
-        for id in told.into_iter().take(STORIES_MAX) {
+        let instances: BTreeSet<i64> = violations.iter().filter_map(|it| it.instance).collect();
+        for id in instances.into_iter().take(STORIES_MAX) {
             stories.push(Story::of(&self.direct, &entries, id).await?);
         }
         let folder = match violations.is_empty() && !self.args.keep {

@@ -30,7 +30,9 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
         .init();
     let recorder = DebuggingRecorder::new();
     let counted = recorder.snapshotter();
-    recorder.install().context("nobody else records metrics")?;
+    recorder
+        .install()
+        .context("another recorder of metrics is installed")?;
     check_clock(orders.clock_off_s)?;
     let mut asked_to_stop = signal(SignalKind::terminate())?;
 
@@ -88,8 +90,8 @@ async fn say_alive() {
 
 /// Checks that a wrong clock is really wrong.
 fn check_clock(off_s: i64) -> Result<()> {
-    let told = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64;
-    let off = told - now_us() / 1_000_000;
+    let shown = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64;
+    let off = shown - now_us() / 1_000_000;
     ensure!(
         (off - off_s).abs() <= 5,
         "the clock is {off} s off instead of {off_s} s"

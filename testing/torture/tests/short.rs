@@ -1,27 +1,29 @@
-//! A short run of every scenario: that each fault really happens, and that nothing that must always be true is broken by
-//! it. `scripts/torture.sh` has the long ones.
+//! Runs every scenario for a short time. Checks that each fault really happens and that no
+//! invariant is violated. `scripts/torture.sh` has the long runs.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use serde_json::Value;
 use std::process::Command;
 
-/// Runs a scenario for a few seconds. `None`, with a word, where the machine does not have what it needs.
+/// Runs a scenario for a few seconds and returns its report.
+///
+/// Prints the reason and returns `None` when the machine lacks a program that the scenario needs.
 fn torture(scenario: &str, options: &[&str]) -> Option<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_outlast-torture"))
         .args([scenario, "--json", "--rate", "25"])
         .args(options)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(2) && said.contains("needed") {
-        eprintln!("skipped: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(2) && stderr.contains("needed") {
+        eprintln!("skipped: {stderr}");
         return None;
     }
     let report = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success(),
-        "{}\n{said}\n{report}",
+        "{}\n{stderr}\n{report}",
         output.status
     );
     let report: Value = serde_json::from_str(&report).unwrap();
@@ -57,7 +59,7 @@ fn workers_that_are_killed_lose_nothing() {
 }
 
 #[test]
-fn families_end_as_they_were_told_to() {
+fn families_keep_the_invariants_while_workers_are_killed() {
     for store in ["postgres", "sqlite"] {
         let options = ["--minutes", "0.03", "--store", store];
         let Some(report) = torture("families", &options) else {
@@ -129,7 +131,7 @@ fn connections_that_are_cut_at_a_commit_lose_nothing() {
 }
 
 #[test]
-fn a_standby_that_takes_over_has_everything() {
+fn a_promoted_synchronous_standby_has_every_acknowledged_write() {
     let Some(report) = torture("failover", &["--minutes", "0.03"]) else {
         return;
     };
@@ -137,7 +139,7 @@ fn a_standby_that_takes_over_has_everything() {
 }
 
 #[test]
-fn a_standby_that_did_not_confirm_has_what_reached_it() {
+fn a_promoted_asynchronous_standby_keeps_the_other_invariants() {
     let Some(report) = torture("failover-async", &["--minutes", "0.03"]) else {
         return;
     };
@@ -161,7 +163,7 @@ fn nothing_is_lost_through_a_pooler() {
 }
 
 #[test]
-fn an_sqlite_file_outlives_its_processes() {
+fn an_sqlite_file_stays_sound_when_its_processes_are_killed() {
     let Some(report) = torture("sqlite", &FEW_SECONDS) else {
         return;
     };
@@ -171,7 +173,7 @@ fn an_sqlite_file_outlives_its_processes() {
 }
 
 #[test]
-fn a_disk_that_fills_up_is_told_and_outlived() {
+fn a_full_disk_is_reported_and_loses_nothing() {
     for options in [&FEW_SECONDS[..], &SQLITE] {
         let Some(report) = torture("disk", options) else {
             continue;
@@ -191,7 +193,7 @@ fn clocks_that_are_an_hour_wrong_wake_nothing_early() {
 }
 
 #[test]
-fn poison_fails_alone() {
+fn poisonous_instances_fail_and_all_others_succeed() {
     let Some(report) = torture("poison", &["--minutes", "0.03"]) else {
         return;
     };
@@ -203,7 +205,7 @@ fn poison_fails_alone() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told() {
+fn a_wrong_command_line_is_rejected_with_a_reason() {
     let run = |arguments: &[&str]| {
         let program = env!("CARGO_BIN_EXE_outlast-torture");
         let output = Command::new(program).args(arguments).output().unwrap();
@@ -212,16 +214,16 @@ fn a_wrong_command_line_is_told() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    let (code, said) = run(&["kil"]);
-    assert!(code == Some(2) && said.contains("'kill'"), "{said}");
-    let (code, said) = run(&["kill", "--minutes", "0"]);
+    let (code, stderr) = run(&["kil"]);
+    assert!(code == Some(2) && stderr.contains("'kill'"), "{stderr}");
+    let (code, stderr) = run(&["kill", "--minutes", "0"]);
     assert!(
-        code == Some(2) && said.contains("between 0.01 and"),
-        "{said}"
+        code == Some(2) && stderr.contains("between 0.01 and"),
+        "{stderr}"
     );
-    let (code, said) = run(&["clock", "--store", "sqlite"]);
+    let (code, stderr) = run(&["clock", "--store", "sqlite"]);
     assert!(
-        code == Some(2) && said.contains("run this on PostgreSQL"),
-        "{said}"
+        code == Some(2) && stderr.contains("run this on PostgreSQL"),
+        "{stderr}"
     );
 }

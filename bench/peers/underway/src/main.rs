@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use jiff::{ChildRange, ToSpan as _};
+use jiff::{Span, ToSpan as _};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use tokio::sync::Notify;
@@ -155,7 +155,7 @@ struct Working {
 }
 
 impl Working {
-    fn start(job: &Chain, poll: ChildRange) -> Self {
+    fn start(job: &Chain, poll: Span) -> Self {
         let mut worker = job.worker();
         worker.set_concurrency_limit(LOOPS);
         let running = worker.clone();

@@ -5,7 +5,7 @@ use crate::database::Location;
 use crate::demo::engine::DemoEngine;
 use outlast::{Count, Sqlite};
 
-/// Longer than anything in these tests takes.
+/// Longer than any step of these tests takes.
 const PATIENT: Duration = Duration::from_secs(30);
 
 async fn stored(client: &Client) -> u64 {
@@ -15,12 +15,12 @@ async fn stored(client: &Client) -> u64 {
 }
 
 #[tokio::test]
-async fn without_an_engine_it_stops_at_its_bound() {
+async fn the_feeder_stops_at_its_bound_without_an_engine() {
     let client = Client::new(Sqlite::in_memory().unwrap());
     for _ in 0..LIVE_MAX + 50 {
         feed_once(&client).await.unwrap();
     }
-    // Two instances of the same moment may share a key; then only one is stored.
+    // Two instances that are fed at the same moment may share a key. Then only one is stored.
     let stored = stored(&client).await;
     assert!((1..=LIVE_MAX).contains(&stored), "{stored}");
 }
@@ -71,13 +71,13 @@ async fn the_lines_of_an_order_that_is_cancelled_end_with_it() {
     for line in lines {
         client.wait_ended(line.id, PATIENT).await.unwrap();
     }
-    let told = client.close_actions(settled.id, None).await.unwrap();
-    assert!(told.len() > 30, "{} of 40 were told", told.len());
+    let actions = client.close_actions(settled.id, None).await.unwrap();
+    assert!(actions.len() > 30, "{} of 40 close actions", actions.len());
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_fed_runs_and_is_there_after_a_restart() {
+async fn fed_instances_run_and_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let place = Location::Sqlite(folder.path().join("demo.db"));
     let running = DemoEngine::start(&place).await.unwrap();

@@ -69,7 +69,7 @@ pub(crate) async fn run(
     let stop = CancellationToken::new();
     let feeder = tokio::spawn(feeder::feed(running.client(), stop.clone()));
     let served = server
-        .serve(running.client(), output, shutdown_signal::asked())
+        .serve(running.client(), output, shutdown_signal::requested())
         .await;
     note("stopping after the running steps");
     stop.cancel();

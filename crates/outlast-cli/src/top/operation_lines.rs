@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cascade_is_one_line_and_operators_have_one_each() {
+    fn a_cascade_is_one_line_and_each_other_operation_is_one_line() {
         let mut operations: Vec<_> = (0..400)
             .map(|id| operation(500 - id, Verb::Cancel, 50, Some(7)))
             .collect();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_shown_than_fit() {
+    fn the_number_of_operation_lines_is_limited() {
         let operations: Vec<_> = (0..50)
             .map(|id| operation(id, Verb::Retry, id, None))
             .collect();

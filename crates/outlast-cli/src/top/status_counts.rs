@@ -93,18 +93,21 @@ mod tests {
     }
 
     #[test]
-    fn a_round_counts_when_it_is_complete() {
-        let mut tally = StatusCounts::default();
-        assert!(!tally.add(slice(Status::Done, 20_000, Some(20_000))));
-        assert!(!tally.counts().complete);
-        assert_eq!(tally.counts().by_status[&Status::Done], 20_000);
-        assert!(tally.add(slice(Status::Done, 5, None)));
-        assert!(tally.counts().complete);
-        assert_eq!(tally.counts().by_status[&Status::Done], 20_005);
-        // The next pass shows only when it is complete.
-        assert!(!tally.add(slice(Status::Failed, 7, Some(1))));
-        assert_eq!(tally.counts().by_status[&Status::Done], 20_005);
-        assert!(tally.add(slice(Status::Failed, 1, None)));
-        assert_eq!(tally.counts().by_status, [(Status::Failed, 8)].into());
+    fn counts_are_replaced_when_a_pass_is_complete() {
+        let mut status_counts = StatusCounts::default();
+        assert!(!status_counts.add(slice(Status::Done, 20_000, Some(20_000))));
+        assert!(!status_counts.counts().complete);
+        assert_eq!(status_counts.counts().by_status[&Status::Done], 20_000);
+        assert!(status_counts.add(slice(Status::Done, 5, None)));
+        assert!(status_counts.counts().complete);
+        assert_eq!(status_counts.counts().by_status[&Status::Done], 20_005);
+        // The counts of the next pass appear only when it is complete.
+        assert!(!status_counts.add(slice(Status::Failed, 7, Some(1))));
+        assert_eq!(status_counts.counts().by_status[&Status::Done], 20_005);
+        assert!(status_counts.add(slice(Status::Failed, 1, None)));
+        assert_eq!(
+            status_counts.counts().by_status,
+            [(Status::Failed, 8)].into()
+        );
     }
 }

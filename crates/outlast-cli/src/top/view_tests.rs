@@ -25,7 +25,7 @@ fn line_with<'a>(screen: &'a [String], words: &str) -> &'a str {
 }
 
 #[test]
-fn with_nothing_known_the_screen_says_so() {
+fn the_screen_says_when_nothing_is_known_yet() {
     let screen = screen(&Snapshot::default(), 100, 30);
     line_with(&screen, "outlast top");
     line_with(&screen, "instances (still counting)");
@@ -36,7 +36,7 @@ fn with_nothing_known_the_screen_says_so() {
 }
 
 #[tokio::test]
-async fn counts_queues_and_failures_are_on_the_screen() {
+async fn counts_queues_and_operations_are_on_the_screen() {
     let client = Client::new(Sqlite::in_memory().unwrap());
     let rows = (0..3).map(|_| NewInstance::new("checkout", "start", Json::null()).queue("mail"));
     let inserted = client.insert_rows(rows.collect()).await.unwrap();
@@ -61,7 +61,7 @@ async fn counts_queues_and_failures_are_on_the_screen() {
 }
 
 #[tokio::test]
-async fn what_instances_say_cannot_steer_the_terminal_and_trouble_is_told() {
+async fn errors_of_instances_are_escaped_and_a_failed_read_is_shown() {
     let client = Client::new(Sqlite::in_memory().unwrap());
     let row = NewInstance::new("checkout", "charge", Json::null());
     let id = client.insert_rows(vec![row]).await.unwrap()[0]
@@ -116,7 +116,7 @@ fn tables_without_room_for_a_row_are_left_out_and_failures_have_the_rest() {
 }
 
 #[test]
-fn a_small_screen_is_no_reason_to_panic() {
+fn drawing_on_a_small_screen_does_not_panic() {
     for (width, height) in [(1, 1), (20, 5), (80, 10)] {
         screen(&Snapshot::default(), width, height);
     }

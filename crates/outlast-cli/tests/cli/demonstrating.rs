@@ -1,4 +1,4 @@
-//! The demonstration, and serving a database.
+//! The commands `demo` and `serve`.
 
 use crate::support::{LONG, Ran, Site, bare};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A process that serves, ended with the test.
+/// A process that serves HTTP, killed when this value is dropped.
 pub(crate) struct Serving {
     child: Child,
     /// Host and port.
@@ -16,7 +16,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Starts it, and reads the address that it prints.
+    /// Starts the process, and reads the address that it prints.
     pub(crate) fn start(mut command: Command) -> Serving {
         let mut child = command
             .stdout(Stdio::piped())
@@ -36,24 +36,24 @@ impl Serving {
         Serving { child, address }
     }
 
-    /// The process.
+    /// Returns the process id.
     #[cfg(target_os = "linux")]
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Host and port.
+    /// Returns host and port.
     #[cfg(target_os = "linux")]
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// The status and body of what is at a path.
+    /// Requests a path, and returns the status and body of the answer.
     fn get(&self, path: &str) -> (u16, String) {
         self.get_of(&self.address, path)
     }
 
-    /// The same, asked of a host of this name.
+    /// Requests a path with this host header.
     pub(crate) fn get_of(&self, host: &str, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -71,13 +71,13 @@ impl Serving {
         use rustix::process::{Pid, Signal, kill_process};
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let status = self.child.wait().unwrap();
-        assert_eq!(status.code(), Some(0), "it stops in order");
+        assert_eq!(status.code(), Some(0), "the process stops with exit code 0");
     }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Gone already where the test went well.
+        // After a successful test the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -99,7 +99,7 @@ fn ended(folder: &std::path::Path) -> Vec<Value> {
     Ran::of(command).succeeds().json_lines()
 }
 
-/// Asks until the answer is yes: another process decides when.
+/// Repeats the question until the answer is true, because another process makes it true.
 fn eventually(what: &str, mut ask: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !ask() {
@@ -110,7 +110,7 @@ fn eventually(what: &str, mut ask: impl FnMut() -> bool) {
 
 #[cfg(unix)]
 #[test]
-fn the_demonstration_runs_is_served_stops_and_goes_on() {
+fn the_demo_is_served_and_continues_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let demo = || {
         let mut command = bare();
@@ -137,12 +137,14 @@ fn the_demonstration_runs_is_served_stops_and_goes_on() {
     let serving = demo();
     let id = before[0]["id"].as_str().unwrap();
     let (status, _) = serving.get(&format!("/v1/instances/{id}"));
-    assert_eq!(status, 200, "what was there is there");
-    eventually("it goes on", || ended(folder.path()).len() > before.len());
+    assert_eq!(status, 200, "the instance survives the restart");
+    eventually("more instances end", || {
+        ended(folder.path()).len() > before.len()
+    });
     serving.stop();
 }
 
-/// Every metric is exported as the kind that the documentation names.
+/// Checks that every metric is exported with its documented kind.
 fn assert_kinds_are_documented(exported: &str) {
     let page = include_str!("../../../../docs/metrics.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -166,7 +168,7 @@ fn assert_kinds_are_documented(exported: &str) {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_demonstration_runs_on_postgresql() {
+async fn the_demo_runs_on_postgresql() {
     let site = Site::postgres().await;
     let mut command = site.command(["demo", "--port", "0", "--postgres", site.database()]);
     command.env_remove("OUTLAST_DATABASE");
@@ -180,7 +182,7 @@ async fn the_demonstration_runs_on_postgresql() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_database_is_served_to_who_has_a_token() {
+async fn serve_asks_for_a_token_when_tokens_exist_or_others_can_connect() {
     let site = Site::sqlite().await;
     let id = site.run(["insert", "a", "start"]).succeeds().line();
     let serving = Serving::start(site.command(["serve", "--port", "0"]));
@@ -201,7 +203,7 @@ async fn a_database_is_served_to_who_has_a_token() {
     assert_eq!(serving.get("/v1/instances").0, 401);
     serving.stop();
 
-    // Where others can reach it, nobody is let in without one.
+    // On an address that other machines reach, `serve` requires tokens.
     let refused = site
         .run(["serve", "--address", "0.0.0.0", "--port", "0"])
         .ends_with(4);
@@ -209,7 +211,7 @@ async fn a_database_is_served_to_who_has_a_token() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said() {
+fn a_port_in_use_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let folder = tempfile::tempdir().unwrap();

@@ -1,17 +1,17 @@
-//! What `deploy/` and the Dockerfile say to the program, said to the program.
+//! Runs the program with the command lines, probes and variables of `deploy/` and the Dockerfile.
 
 use crate::demonstrating::Serving;
 use crate::support::{Ran, Site, bare};
 use std::fs;
 use std::path::Path;
 
-/// A file of the repository.
+/// Reads a file of the repository.
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     fs::read_to_string(root.join(path)).unwrap()
 }
 
-/// What follows `key` on the lines that begin with it, however far they are indented.
+/// Returns the text after `key` on each line that begins with it, with any indentation.
 fn values<'a>(text: &'a str, key: &'a str) -> Vec<&'a str> {
     let lines = text.lines();
     lines
@@ -22,16 +22,16 @@ fn values<'a>(text: &'a str, key: &'a str) -> Vec<&'a str> {
 
 fn only<'a>(text: &'a str, key: &'a str) -> &'a str {
     let found = values(text, key);
-    assert_eq!(found.len(), 1, "{key} is there {} times", found.len());
+    assert_eq!(found.len(), 1, "{key} occurs {} times", found.len());
     found[0]
 }
 
-/// A command line that is a list, as Docker and Kubernetes have it.
+/// Parses a command line in the list form of Docker and Kubernetes.
 fn list(text: &str) -> Vec<String> {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The command line of the service of systemd.
+/// Returns the command line of the systemd service.
 fn service() -> Vec<String> {
     let unit = read("deploy/systemd/outlast-serve.service");
     let mut words = only(&unit, "ExecStart=")
@@ -41,7 +41,7 @@ fn service() -> Vec<String> {
     words.collect()
 }
 
-/// A database with a file of tokens beside it, as each of them asks for.
+/// Returns a database and a file of tokens beside it, because every deployment needs one.
 async fn site_with_tokens() -> Site {
     let site = Site::sqlite().await;
     let made = site
@@ -66,7 +66,7 @@ fn serve(site: &Site, arguments: &[String]) -> Serving {
 }
 
 #[tokio::test]
-async fn every_command_line_serves() {
+async fn every_deployed_command_line_serves() {
     let site = site_with_tokens().await;
     let lines = [
         list(only(&read("Dockerfile"), "CMD ")),
@@ -86,7 +86,7 @@ async fn every_command_line_serves() {
 }
 
 #[tokio::test]
-async fn the_probes_are_answered_by_the_host_that_they_name() {
+async fn the_probes_are_answered_for_the_host_that_they_name() {
     let site = site_with_tokens().await;
     let manifest = read("deploy/kubernetes/serve.yaml");
     let serving = serve(&site, &list(only(&manifest, "args: ")));
@@ -97,14 +97,14 @@ async fn the_probes_are_answered_by_the_host_that_they_name() {
         let (status, body) = serving.get_of(host.trim_end_matches("}]"), path);
         assert_eq!(status, 200, "{path} of {host}: {body}");
     }
-    // As a probe that names nobody would: by the address of its pod.
+    // A probe without a host header sends the address of its pod, which is refused.
     assert_ne!(serving.get_of("10.0.0.7:7700", "/healthz").0, 200);
     serving.stop();
     site.clear().await;
 }
 
 #[tokio::test]
-async fn the_job_migrates() {
+async fn the_migration_job_migrates_a_database() {
     let manifest = read("deploy/kubernetes/migrate.yaml");
     let arguments = list(only(&manifest, "args: "));
     let folder = tempfile::tempdir().unwrap();
@@ -115,7 +115,7 @@ async fn the_job_migrates() {
     Ran::of(command).succeeds();
 }
 
-/// The port and the variables are what the program says of itself.
+/// The port and the variables are in the help of `serve`.
 #[test]
 fn ports_and_variables_are_known_to_the_program() {
     let mut command = bare();

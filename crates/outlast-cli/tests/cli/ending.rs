@@ -1,4 +1,4 @@
-//! Asking instances to end, and terminating them.
+//! The commands `cancel` and `terminate`.
 
 use crate::support::{Running, Site, on_both_databases};
 use outlast::Status;
@@ -7,16 +7,17 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// An engine that has just begun looks for itself ten seconds after, with its first heartbeat.
-const BEFORE_IT_LOOKS: Duration = Duration::from_secs(5);
+/// Less than the ten seconds from the start of an engine to its first heartbeat, which would find
+/// the cancel without a hint.
+const BEFORE_FIRST_HEARTBEAT: Duration = Duration::from_secs(5);
 
 on_both_databases!(
     a_cancel_asks_and_the_machine_decides,
     without_an_engine_a_cancel_waits_and_a_terminate_ends,
-    a_step_that_runs_is_told,
-    what_never_started_is_cancelled_at_once,
-    whoever_watches_sees_the_cancel,
-    many_are_asked_by_a_filter,
+    a_running_step_sees_its_cancel,
+    a_child_that_never_started_is_cancelled_at_once,
+    watch_shows_the_cancel,
+    a_filter_cancels_many_instances,
 );
 
 fn insert(site: &Site, step: &str) -> String {
@@ -111,7 +112,7 @@ async fn without_an_engine_a_cancel_waits_and_a_terminate_ends(site: &Site) {
     assert_eq!(seen["instance"]["cancel"], json!(null));
 }
 
-async fn a_step_that_runs_is_told(site: &Site) {
+async fn a_running_step_sees_its_cancel(site: &Site) {
     let engine = site.engine().await;
     let id = insert(site, "run");
     engine.until(&id, |it| it.status == Status::Executing).await;
@@ -120,12 +121,12 @@ async fn a_step_that_runs_is_told(site: &Site) {
     let ended = engine.until(&id, |it| it.status.is_terminal()).await;
     assert_eq!(ended.last_error.as_deref(), Some("cancelled by ada"));
     if site.has_hints() {
-        assert!(begun.elapsed() < BEFORE_IT_LOOKS);
+        assert!(begun.elapsed() < BEFORE_FIRST_HEARTBEAT);
     }
     engine.stop().await;
 }
 
-async fn what_never_started_is_cancelled_at_once(site: &Site) {
+async fn a_child_that_never_started_is_cancelled_at_once(site: &Site) {
     let engine = site.engine().await;
     let crew = site
         .run(["insert", "clerk", "crew", "-p", "joins=window"])
@@ -136,7 +137,7 @@ async fn what_never_started_is_cancelled_at_once(site: &Site) {
         .await;
     let children = site.run(["list", "--parent", &crew, "-o", "ids"]);
     let children = children.succeeds().out();
-    // The newest is the last in the order, for which there is no place yet.
+    // The newest child is the last in order, and the window holds it.
     let held = children.lines().next().unwrap();
     let shown = site.run(["get", held]).succeeds().out();
     assert!(
@@ -153,7 +154,7 @@ async fn what_never_started_is_cancelled_at_once(site: &Site) {
     engine.stop().await;
 }
 
-async fn whoever_watches_sees_the_cancel(site: &Site) {
+async fn watch_shows_the_cancel(site: &Site) {
     let engine = site.engine().await;
     let id = careful(site, &engine).await;
     let mut command = site.command(["watch", &id]);
@@ -179,7 +180,7 @@ async fn whoever_watches_sees_the_cancel(site: &Site) {
     engine.stop().await;
 }
 
-async fn many_are_asked_by_a_filter(site: &Site) {
+async fn a_filter_cancels_many_instances(site: &Site) {
     let ids = [insert(site, "park"), insert(site, "park")];
     site.run(["terminate", &insert(site, "park")]).succeeds();
     let refused = site.run(["cancel", "--machine", "clerk"]).ends_with(4);

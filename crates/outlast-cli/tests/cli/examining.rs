@@ -1,13 +1,13 @@
-//! The schema, and how the database is.
+//! The commands `migrate` and `doctor`.
 
 use crate::support::{Ran, Site, bare, on_both_databases};
 
 on_both_databases!(
-    the_schema_is_migrated_once_and_its_version_told,
-    a_doctor_finds_a_good_database_fine,
+    the_schema_is_migrated_once_and_its_version_is_shown,
+    the_doctor_reports_a_good_database_as_fine,
 );
 
-async fn the_schema_is_migrated_once_and_its_version_told(site: &Site) {
+async fn the_schema_is_migrated_once_and_its_version_is_shown(site: &Site) {
     let status = site
         .run(["migrate", "--status", "-o", "json"])
         .succeeds()
@@ -26,7 +26,7 @@ async fn the_schema_is_migrated_once_and_its_version_told(site: &Site) {
     );
 }
 
-async fn a_doctor_finds_a_good_database_fine(site: &Site) {
+async fn the_doctor_reports_a_good_database_as_fine(site: &Site) {
     let found = site.run(["doctor", "-o", "json"]);
     let findings = found.json_lines();
     assert!(findings.len() >= 8, "{}", found.out());

@@ -1,4 +1,4 @@
-//! Trees, joins, and ending whole families.
+//! Trees, joins, and the end of whole families.
 
 use crate::support::{Running, Site, on_both_databases};
 use outlast::Status;
@@ -6,14 +6,14 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 on_both_databases!(
-    a_tree_shows_policies_positions_places_and_the_join,
+    a_tree_shows_close_policies_positions_windows_and_joins,
     a_quorum_shows_how_many_are_done_and_needed,
-    a_join_says_why_and_what_was_done_to_the_rest,
+    a_join_shows_its_cause_and_the_close_action_on_the_rest,
     a_family_is_counted_before_it_is_ended,
-    a_family_is_terminated_though_nobody_runs_it,
-    a_family_is_asked_to_end_and_ends,
-    a_parent_stays_until_its_children_were_told,
-    what_names_no_family_is_refused,
+    a_family_is_terminated_without_an_engine,
+    a_cancelled_family_ends,
+    an_ended_parent_cannot_be_deleted_before_its_cascade_is_done,
+    tree_commands_without_a_valid_root_are_refused,
 );
 
 async fn crew(site: &Site, engine: &Running, joins: &str) -> String {
@@ -26,7 +26,8 @@ async fn crew(site: &Site, engine: &Running, joins: &str) -> String {
     id
 }
 
-/// A clan whose crews have two that wait for a signal and one that waits for a place each.
+/// Starts a clan, and returns its id once each crew has two children that wait for a signal and
+/// one that is held.
 async fn clan(site: &Site, engine: &Running) -> String {
     let id = site.run(["insert", "clerk", "clan"]).succeeds().line();
     engine.until(&id, |it| it.round == 1).await;
@@ -50,7 +51,7 @@ fn live(site: &Site) -> String {
     site.run(["count", "--status", live]).succeeds().line()
 }
 
-async fn a_tree_shows_policies_positions_places_and_the_join(site: &Site) {
+async fn a_tree_shows_close_policies_positions_windows_and_joins(site: &Site) {
     let engine = site.engine().await;
     let id = clan(site, &engine).await;
     let tree = site.run(["tree", &id]).succeeds().out();
@@ -112,7 +113,7 @@ async fn a_quorum_shows_how_many_are_done_and_needed(site: &Site) {
     engine.stop().await;
 }
 
-async fn a_join_says_why_and_what_was_done_to_the_rest(site: &Site) {
+async fn a_join_shows_its_cause_and_the_close_action_on_the_rest(site: &Site) {
     let engine = site.engine().await;
     let id = crew(site, &engine, "fail_fast").await;
     engine.until(&id, |it| it.status == Status::Done).await;
@@ -131,9 +132,9 @@ async fn a_join_says_why_and_what_was_done_to_the_rest(site: &Site) {
     let reason = format!("the join of parent {id} was decided: failure");
     assert!(shown.contains(&reason), "{shown}");
     let seen = site.run(["get", &id, "-o", "json"]).succeeds().json();
-    let closure = &seen["close_actions"][0];
+    let action = &seen["close_actions"][0];
     assert_eq!(
-        (&closure["verb"], &closure["instance"], &closure["cause"]),
+        (&action["verb"], &action["instance"], &action["cause"]),
         (&json!("terminate"), &json!(parked), &json!(id))
     );
     assert_eq!(seen["close_actions"].as_array().unwrap().len(), 1);
@@ -167,7 +168,7 @@ async fn a_family_is_counted_before_it_is_ended(site: &Site) {
     assert_eq!(live(site), "9");
 }
 
-async fn a_family_is_terminated_though_nobody_runs_it(site: &Site) {
+async fn a_family_is_terminated_without_an_engine(site: &Site) {
     let engine = site.engine().await;
     let id = clan(site, &engine).await;
     engine.stop().await;
@@ -185,18 +186,18 @@ async fn a_family_is_terminated_though_nobody_runs_it(site: &Site) {
         let crew = crew["id"].as_str().unwrap();
         let seen = site.run(["get", crew, "-o", "json"]).succeeds().json();
         let close_actions = seen["close_actions"].as_array().unwrap();
-        let told: BTreeSet<_> = close_actions
+        let ended: BTreeSet<_> = close_actions
             .iter()
-            .map(|closure| closure["instance"].as_str().unwrap())
+            .map(|action| action["instance"].as_str().unwrap())
             .collect();
-        assert_eq!(told.len(), 3, "{seen}");
+        assert_eq!(ended.len(), 3, "{seen}");
     }
     let again = site.run(["terminate", &id, "--tree", "--yes"]).ends_with(4);
     let words = format!("no live instances in the family of instance {id}");
     assert!(again.err().contains(&words), "{}", again.err());
 }
 
-async fn a_family_is_asked_to_end_and_ends(site: &Site) {
+async fn a_cancelled_family_ends(site: &Site) {
     let engine = site.engine().await;
     let ids = [clan(site, &engine).await, clan(site, &engine).await];
     let asked = site.run_with(
@@ -205,7 +206,7 @@ async fn a_family_is_asked_to_end_and_ends(site: &Site) {
     );
     assert_eq!(
         asked.succeeds().json(),
-        json!({"families": 2, "live": {"count": 18, "exact": true}, "told": true, "not_found": 0})
+        json!({"families": 2, "live": {"count": 18, "exact": true}, "complete": true, "not_found": 0})
     );
     let all = site.run(["list", "--all", "-o", "ids"]).succeeds().out();
     for id in all.lines() {
@@ -216,7 +217,7 @@ async fn a_family_is_asked_to_end_and_ends(site: &Site) {
     engine.stop().await;
 }
 
-async fn a_parent_stays_until_its_children_were_told(site: &Site) {
+async fn an_ended_parent_cannot_be_deleted_before_its_cascade_is_done(site: &Site) {
     let engine = site.engine().await;
     let id = crew(site, &engine, "window").await;
     engine.stop().await;
@@ -230,14 +231,14 @@ async fn a_parent_stays_until_its_children_were_told(site: &Site) {
         "{}",
         early.err()
     );
-    // The root has ended, and what lives below it is told all the same.
+    // The root has ended. Terminating its tree still ends the live children.
     let rest = site.run(["terminate", &id, "--tree", "--yes"]).succeeds();
     assert!(rest.line().ends_with(", 3 live of 4"), "{}", rest.line());
     assert_eq!(live(site), "0");
     site.run(["delete", &id]).succeeds();
 }
 
-async fn what_names_no_family_is_refused(site: &Site) {
+async fn tree_commands_without_a_valid_root_are_refused(site: &Site) {
     let missing = site.run(["cancel", "4711", "--tree", "--yes"]).ends_with(3);
     assert!(
         missing.err().contains("instance 4711 does not exist"),

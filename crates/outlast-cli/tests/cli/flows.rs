@@ -1,4 +1,4 @@
-//! Workflows: what they wait for, their histories, their runs.
+//! Workflows: their open waits, histories and runs.
 
 use crate::support::{Errand, Running, Site, on_both_databases};
 use outlast::Status;
@@ -7,19 +7,19 @@ use outlast::workflow::ExportedRun;
 use serde_json::{Value, json};
 
 on_both_databases!(
-    get_shows_the_run_and_what_is_waited_for,
-    a_blocked_workflow_shows_both_sides_and_is_listed_by_its_error,
-    a_window_tells_who_runs_and_who_waits_for_a_place,
-    a_history_is_a_timeline_and_json_lines,
+    get_shows_the_run_and_the_open_waits,
+    a_blocked_workflow_shows_history_and_code_and_is_listed_by_its_error,
+    a_window_shows_running_and_held_children,
+    a_history_is_printed_as_a_timeline_and_as_json_lines,
     a_timeline_ends_with_the_policies_that_were_applied,
     children_are_listed_call_by_call,
     a_run_is_exported_to_stdout_or_a_file,
     a_tree_marks_workflows_with_their_run,
-    what_has_no_history_is_refused,
-    the_transitions_of_a_machine_are_a_table_and_json_lines,
+    a_request_for_a_missing_history_is_refused,
+    transitions_are_printed_as_a_table_and_as_json_lines,
 );
 
-/// An errand that waits for its payment and for a clerk; with the clerk's id.
+/// Starts an errand that waits for its payment and for a clerk. Returns both ids.
 async fn errand(site: &Site, engine: &Running, again: u64) -> (String, String) {
     let state = again.to_string();
     let id = site.run(["insert", "errand", "run", "--state", &state, "--key", "e:1"]);
@@ -28,7 +28,7 @@ async fn errand(site: &Site, engine: &Running, again: u64) -> (String, String) {
     (id, clerk)
 }
 
-/// Waits until a run of an errand has come to its wait; gives the clerk's id.
+/// Waits until a run of an errand waits for its payment, and returns the id of its clerk.
 async fn waits(site: &Site, engine: &Running, id: &str, run: i32) -> String {
     engine
         .until(id, |it| {
@@ -50,7 +50,7 @@ fn pay(site: &Site, id: &str, clerk: &str) {
     }
 }
 
-async fn get_shows_the_run_and_what_is_waited_for(site: &Site) {
+async fn get_shows_the_run_and_the_open_waits(site: &Site) {
     let engine = site.engine().await;
     let (id, clerk) = errand(site, &engine, 0).await;
     let seen = site.run(["get", &id]).succeeds().out();
@@ -84,13 +84,13 @@ async fn get_shows_the_run_and_what_is_waited_for(site: &Site) {
     assert_eq!(flow["groups"][0]["members"], "mixed");
     assert!(flow["groups"][0]["deadline"].is_string());
     assert!(line("select ").contains("3 of 3"), "{seen}");
-    // A failure was survived on the way.
+    // The workflow has handled one failure.
     assert_eq!(flow["handled_count"], 1);
     assert_eq!(flow["handled"][0]["reason"], "out of stock");
-    // The clerk says which call has started it.
+    // The clerk shows the call that started it.
     let of_clerk = site.run(["get", &clerk]).succeeds().out();
     assert!(of_clerk.contains("of run 1"), "{of_clerk}");
-    // A machine has nothing of the kind.
+    // A machine has no flow and no runs.
     let seen = site.run(["get", &clerk, "-o", "json"]).succeeds().json();
     let child = flow["waits"].as_array().unwrap().iter();
     let child = child.clone().find(|it| it["kind"] == "child").unwrap();
@@ -99,10 +99,10 @@ async fn get_shows_the_run_and_what_is_waited_for(site: &Site) {
     engine.stop().await;
 }
 
-async fn a_blocked_workflow_shows_both_sides_and_is_listed_by_its_error(site: &Site) {
+async fn a_blocked_workflow_shows_history_and_code_and_is_listed_by_its_error(site: &Site) {
     let engine = site.engine().await;
     let id = site.run(["insert", "stuck", "run"]).succeeds().line();
-    // Another one whose error says something else.
+    // Another failed instance, whose error does not begin with `blocked:`.
     let other = site.run(["insert", "clerk", "fail"]).succeeds().line();
     engine.until(&other, |it| it.status.is_terminal()).await;
     engine
@@ -136,7 +136,7 @@ async fn a_blocked_workflow_shows_both_sides_and_is_listed_by_its_error(site: &S
     engine.stop().await;
 }
 
-async fn a_window_tells_who_runs_and_who_waits_for_a_place(site: &Site) {
+async fn a_window_shows_running_and_held_children(site: &Site) {
     let engine = site.engine().await;
     let id = site.run(["insert", "crowd", "run"]).succeeds().line();
     engine
@@ -153,7 +153,7 @@ async fn a_window_tells_who_runs_and_who_waits_for_a_place(site: &Site) {
     engine.stop().await;
 }
 
-async fn a_history_is_a_timeline_and_json_lines(site: &Site) {
+async fn a_history_is_printed_as_a_timeline_and_as_json_lines(site: &Site) {
     let engine = site.engine().await;
     let (id, clerk) = errand(site, &engine, 1).await;
     pay(site, &id, &clerk);
@@ -188,7 +188,7 @@ async fn a_history_is_a_timeline_and_json_lines(site: &Site) {
         (&first["kind"], &first["call"]),
         (&json!("run_started"), &Value::Null)
     );
-    // A page, and where it goes on.
+    // A page ends with the option that continues it.
     let page = site.run(["history", &id, "--run", "1", "-n", "2", "-o", "json"]);
     let page = page.succeeds();
     assert_eq!(page.json_lines(), events[..2]);
@@ -212,11 +212,11 @@ async fn a_timeline_ends_with_the_policies_that_were_applied(site: &Site) {
         .await;
     let table = site.run(["history", &id]).succeeds().out();
     let last = table.lines().last().unwrap();
-    let told = format!(
+    let applied = format!(
         "instance {clerk} asked to cancel when awaiting_signal; parent {id} ended as cancelled"
     );
     assert!(
-        last.contains("policy_applied") && last.contains("clerk") && last.contains(&told),
+        last.contains("policy_applied") && last.contains("clerk") && last.contains(&applied),
         "{table}"
     );
     let events = site.run(["history", &id, "-o", "json"]);
@@ -277,7 +277,7 @@ async fn a_run_is_exported_to_stdout_or_a_file(site: &Site) {
     assert_eq!(exported.succeeds().out(), "");
     let written = std::fs::read_to_string(site.folder.path().join("run.json")).unwrap();
     assert_eq!(written, printed);
-    // What was written is what a test holds the code against.
+    // A test can replay the code against the exported run.
     replay_with(Errand, &written).unwrap();
     let other = written.replace("\"think\"", "\"ponder\"");
     let difference = replay_with(Errand, &other).unwrap_err().to_string();
@@ -299,7 +299,7 @@ async fn a_tree_marks_workflows_with_their_run(site: &Site) {
     engine.stop().await;
 }
 
-async fn what_has_no_history_is_refused(site: &Site) {
+async fn a_request_for_a_missing_history_is_refused(site: &Site) {
     let id = site.run(["insert", "a", "start"]).succeeds().line();
     for command in ["history", "export"] {
         let refused = site.run([command, &id]).ends_with(4);
@@ -319,7 +319,7 @@ async fn what_has_no_history_is_refused(site: &Site) {
     engine.stop().await;
 }
 
-async fn the_transitions_of_a_machine_are_a_table_and_json_lines(site: &Site) {
+async fn transitions_are_printed_as_a_table_and_as_json_lines(site: &Site) {
     let engine = site.engine().await;
     let id = site.run(["insert", "ledger", "book", "--state", r#"{"number":7}"#]);
     let id = id.succeeds().line();
@@ -338,13 +338,13 @@ async fn the_transitions_of_a_machine_are_a_table_and_json_lines(site: &Site) {
     assert_eq!(words(3)[3..6], ["book", "retry", "book"]);
     assert_eq!(words(4)[3..6], ["book", "wait", "balance"]);
     assert_eq!(words(5)[3..5], ["balance", "done"]);
-    for said in [
+    for expected in [
         "the book is taken",
         r#"started with {"number":7}"#,
         r#"attempt 2; waits for paid; state {"number":7,"booked":true}"#,
         "woken by paid",
     ] {
-        assert!(table.contains(said), "{said}: {table}");
+        assert!(table.contains(expected), "{expected}: {table}");
     }
     let events = site.run(["history", &id, "-o", "json"]).succeeds();
     let events = events.json_lines();
@@ -358,7 +358,7 @@ async fn the_transitions_of_a_machine_are_a_table_and_json_lines(site: &Site) {
         wait["transition"]["state"],
         json!({"number": 7, "booked": true})
     );
-    // A machine it stays, with nothing to replay.
+    // A machine with a history is not a workflow and cannot be exported.
     let seen = site.run(["get", &id]).succeeds().out();
     assert!(seen.contains("3 transitions"), "{seen}");
     let refused = site.run(["export", &id]).ends_with(4);

@@ -1,18 +1,18 @@
-//! Starting and signalling.
+//! The commands `insert` and `signal`.
 
 use crate::support::{LONG, Site, on_both_databases};
 use outlast::{InstanceId, Status, Target};
 use serde_json::json;
 
 on_both_databases!(
-    an_instance_is_inserted_with_all_that_is_said,
+    an_instance_is_inserted_with_every_given_option,
     a_state_comes_from_stdin_and_keeps_big_numbers,
-    an_occupied_key_answers_its_holder,
+    an_insert_with_an_occupied_key_returns_its_holder,
     a_signal_finishes_an_instance,
-    a_signal_twice_is_a_duplicate_and_one_to_nobody_is_not_found,
+    a_repeated_signal_is_a_duplicate_and_a_missing_target_is_not_found,
 );
 
-async fn an_instance_is_inserted_with_all_that_is_said(site: &Site) {
+async fn an_instance_is_inserted_with_every_given_option(site: &Site) {
     let ran = site
         .run([
             "insert",
@@ -37,8 +37,8 @@ async fn an_instance_is_inserted_with_all_that_is_said(site: &Site) {
         ])
         .succeeds();
     let id = ran.line();
-    let told = format!("inserted instance {id}; it runs step start at ");
-    assert!(ran.err().starts_with(&told), "{}", ran.err());
+    let message = format!("inserted instance {id}; it runs step start at ");
+    assert!(ran.err().starts_with(&message), "{}", ran.err());
     let seen = site
         .run(["get", "checkout/order:42", "-o", "json"])
         .succeeds()
@@ -67,7 +67,7 @@ async fn a_state_comes_from_stdin_and_keeps_big_numbers(site: &Site) {
     assert_eq!(stored.line(), state);
 }
 
-async fn an_occupied_key_answers_its_holder(site: &Site) {
+async fn an_insert_with_an_occupied_key_returns_its_holder(site: &Site) {
     let insert = [
         "insert", "checkout", "start", "--key", "order:42", "-o", "json",
     ];
@@ -103,12 +103,12 @@ async fn a_signal_finishes_an_instance(site: &Site) {
             .line(),
         "7"
     );
-    // What has ended takes no signals.
+    // An ended instance accepts no signal.
     site.run(["signal", &id.to_string(), "paid"]).ends_with(4);
     engine.stop().await;
 }
 
-async fn a_signal_twice_is_a_duplicate_and_one_to_nobody_is_not_found(site: &Site) {
+async fn a_repeated_signal_is_a_duplicate_and_a_missing_target_is_not_found(site: &Site) {
     let id = site.run(["insert", "checkout", "start"]).succeeds().line();
     let send = ["signal", &id, "paid", "--dedup", "evt-7", "-o", "json"];
     assert_eq!(
@@ -119,12 +119,12 @@ async fn a_signal_twice_is_a_duplicate_and_one_to_nobody_is_not_found(site: &Sit
         site.run(send).succeeds().json()["delivery"],
         json!("duplicate")
     );
-    let nobody = site.run(["signal", "4711", "paid"]).ends_with(3);
+    let missing = site.run(["signal", "4711", "paid"]).ends_with(3);
     assert!(
-        nobody.err().contains("instance 4711 does not exist"),
+        missing.err().contains("instance 4711 does not exist"),
         "{}",
-        nobody.err()
+        missing.err()
     );
-    assert_eq!(nobody.out(), "");
+    assert_eq!(missing.out(), "");
     site.run(["signal", "checkout/nobody", "paid"]).ends_with(3);
 }

@@ -1,4 +1,4 @@
-//! Listing, counting, watching, families, queues and workers.
+//! The commands `list`, `count`, `get`, `watch`, `tree`, `queues` and `workers`.
 
 use crate::support::{LONG, Ran, Site, on_both_databases};
 use outlast::{InstanceId, Status, Target};
@@ -8,11 +8,11 @@ use std::process::Stdio;
 
 on_both_databases!(
     filters_narrow_lists_and_counts,
-    what_sleeps_is_shown_listed_and_counted_as_sleeping,
-    a_list_goes_on_where_it_ended,
+    sleeping_instances_are_shown_listed_and_counted_as_sleeping,
+    a_list_continues_where_it_ended,
     a_closed_pipe_is_no_failure,
-    watch_prints_what_becomes_of_an_instance,
-    watch_of_a_failure_says_so_by_its_code,
+    watch_prints_the_changes_of_an_instance,
+    watch_of_a_failed_instance_exits_with_1,
     a_tree_shows_the_family,
     queues_are_paused_and_resumed,
     workers_are_listed,
@@ -64,14 +64,14 @@ async fn filters_narrow_lists_and_counts(site: &Site) {
         .run(["count", "--until", "1h", "-o", "json"])
         .succeeds();
     assert_eq!(none.json(), json!({"count": 0, "exact": true}));
-    // For people: headings, and no colours where nobody sees them.
+    // The table has headings, and no colours because stdout is not a terminal.
     let table = site.run(["list"]).succeeds().out();
     assert!(table.starts_with("ID "), "{table}");
     assert_eq!(table.lines().count(), 4);
     assert!(!table.contains('\u{1b}'));
 }
 
-async fn what_sleeps_is_shown_listed_and_counted_as_sleeping(site: &Site) {
+async fn sleeping_instances_are_shown_listed_and_counted_as_sleeping(site: &Site) {
     let engine = site.engine().await;
     let asleep = site.run(["insert", "clerk", "doze"]).succeeds().line();
     let waits = site.run(["insert", "clerk", "park", "-p", "number:=1"]);
@@ -122,12 +122,12 @@ async fn what_sleeps_is_shown_listed_and_counted_as_sleeping(site: &Site) {
     let shown = site.run(["get", &asleep]).succeeds().out();
     assert!(
         shown.contains("sleeping"),
-        "the record says what it was: {shown}"
+        "the operation shows the status before: {shown}"
     );
     engine.stop().await;
 }
 
-async fn a_list_goes_on_where_it_ended(site: &Site) {
+async fn a_list_continues_where_it_ended(site: &Site) {
     for _ in 0..5 {
         site.run(["insert", "a", "start"]).succeeds();
     }
@@ -153,14 +153,14 @@ async fn a_closed_pipe_is_no_failure(site: &Site) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Nobody reads.
+    // Closes the reading end of the pipe.
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
 }
 
-async fn watch_prints_what_becomes_of_an_instance(site: &Site) {
+async fn watch_prints_the_changes_of_an_instance(site: &Site) {
     let engine = site.engine().await;
     let id = site
         .run(["insert", "clerk", "park", "-p", "number:=7"])
@@ -185,7 +185,7 @@ async fn watch_prints_what_becomes_of_an_instance(site: &Site) {
     engine.stop().await;
 }
 
-async fn watch_of_a_failure_says_so_by_its_code(site: &Site) {
+async fn watch_of_a_failed_instance_exits_with_1(site: &Site) {
     let engine = site.engine().await;
     let id = site.run(["insert", "clerk", "fail"]).succeeds().line();
     let watched = site.run(["watch", &id, "-o", "json"]).ends_with(1);
@@ -193,7 +193,7 @@ async fn watch_of_a_failure_says_so_by_its_code(site: &Site) {
     assert_eq!(last["status"], json!("failed"));
     assert_eq!(last["last_error"], json!("out of stock"));
     engine.stop().await;
-    // Nothing becomes of this one: nobody runs it any more.
+    // Without an engine this instance never changes.
     let id = site.run(["insert", "clerk", "fail"]).succeeds().line();
     let watched = site.run(["watch", &id, "--timeout", "1ms"]).ends_with(1);
     assert!(watched.err().contains("timed out"), "{}", watched.err());

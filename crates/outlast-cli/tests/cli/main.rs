@@ -1,4 +1,4 @@
-//! The program as people run it: the real binary, on both databases.
+//! Tests of the program: they run the real binary, on both databases.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 

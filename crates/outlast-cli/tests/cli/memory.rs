@@ -1,4 +1,4 @@
-//! How much memory `serve` takes while many callers ask for as much as they may.
+//! The memory of `serve` while many callers make the largest allowed requests.
 
 use crate::demonstrating::Serving;
 use crate::support::{Site, on_both_databases};
@@ -12,7 +12,7 @@ const READERS: usize = 64;
 const STATES: usize = 200;
 const SIGNALS: usize = 20;
 const MEMORY_MAX_MB: u64 = 200;
-/// How long each caller goes on.
+/// How long each caller repeats its requests.
 const TIME: Duration = Duration::from_secs(20);
 
 on_both_databases!(many_readers_of_large_states_take_little_memory,);
@@ -34,21 +34,21 @@ async fn many_readers_of_large_states_take_little_memory(site: &Site) {
         for reader in 0..READERS {
             let path = &paths[reader % paths.len()];
             let address = serving.address();
-            // Every fourth does not read what it asked for.
+            // Every fourth caller does not read its answers.
             scope.spawn(move || read_again_and_again(address, path, reader % 4 != 3));
         }
     });
     let peak = peak_mb(serving.id());
     assert!(
         peak < MEMORY_MAX_MB,
-        "it took {peak} MB, and {before} MB before"
+        "serve took {peak} MB, and {before} MB before the requests"
     );
     let (status, _) = serving.get_of("localhost", "/healthz");
     assert_eq!(status, 200);
     serving.stop();
 }
 
-/// States of 1 MiB, and an inbox of signals as large.
+/// Inserts states of 1 MiB, and sends signals of the same size to the newest instance.
 async fn fill(site: &Site) {
     let client = site.engine().await;
     let value = Json::of(&"x".repeat(1024 * 1024 - 2)).unwrap();
@@ -90,7 +90,7 @@ fn read_again_and_again(address: &str, path: &str, reads: bool) {
     }
 }
 
-/// The most memory that a process has had.
+/// Returns the peak memory of a process.
 fn peak_mb(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

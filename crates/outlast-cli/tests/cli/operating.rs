@@ -1,19 +1,19 @@
-//! Retrying, terminating, deleting, collecting.
+//! The commands `retry`, `terminate`, `delete` and `collect`.
 
 use crate::support::{LONG, Ran, Site, on_both_databases};
 use outlast::{InstanceId, Status, Target};
 use serde_json::json;
 
 on_both_databases!(
-    one_that_is_named_is_done_without_asking,
-    many_are_done_only_when_somebody_says_yes,
-    ids_from_stdin_are_taken,
-    a_filter_only_meets_what_it_can_be_done_to,
-    what_cannot_be_done_is_said_with_its_code,
-    what_ended_long_ago_is_collected,
-    what_would_be_collected_is_counted_before_anybody_is_asked,
+    a_command_on_one_named_instance_does_not_ask,
+    a_command_on_many_instances_needs_a_confirmation,
+    a_command_reads_ids_from_stdin,
+    a_filter_selects_only_instances_that_the_command_applies_to,
+    a_refused_command_gives_its_reason_and_exit_code,
+    collect_deletes_instances_that_ended_before_the_given_age,
+    collect_counts_the_instances_before_it_asks,
     children_stay_as_long_as_their_parent_lives,
-    what_is_deleted_is_chosen_by_when_it_ended,
+    delete_selects_instances_by_the_time_of_their_end,
     operations_are_recorded_with_who_and_why,
 );
 
@@ -23,7 +23,7 @@ fn insert(site: &Site, many: usize) -> Vec<String> {
         .collect()
 }
 
-async fn one_that_is_named_is_done_without_asking(site: &Site) {
+async fn a_command_on_one_named_instance_does_not_ask(site: &Site) {
     let engine = site.engine().await;
     let id = site.run(["insert", "clerk", "fail"]).succeeds().line();
     let target = Target::Id(InstanceId(id.parse().unwrap()));
@@ -38,7 +38,7 @@ async fn one_that_is_named_is_done_without_asking(site: &Site) {
     site.run(["get", &id]).ends_with(3);
 }
 
-async fn many_are_done_only_when_somebody_says_yes(site: &Site) {
+async fn a_command_on_many_instances_needs_a_confirmation(site: &Site) {
     let ids = insert(site, 3);
     let refused = site.run(["terminate", "--machine", "a"]).ends_with(4);
     assert!(
@@ -76,7 +76,7 @@ async fn many_are_done_only_when_somebody_says_yes(site: &Site) {
     );
 }
 
-async fn ids_from_stdin_are_taken(site: &Site) {
+async fn a_command_reads_ids_from_stdin(site: &Site) {
     insert(site, 3);
     let ids = site.run(["list", "-o", "ids"]).succeeds().out();
     site.run_with(["terminate", "-"], &ids).ends_with(4);
@@ -88,10 +88,10 @@ async fn ids_from_stdin_are_taken(site: &Site) {
         .ends_with(2);
 }
 
-async fn a_filter_only_meets_what_it_can_be_done_to(site: &Site) {
+async fn a_filter_selects_only_instances_that_the_command_applies_to(site: &Site) {
     let ids = insert(site, 4);
     site.run(["terminate", &ids[0]]).succeeds();
-    // What has not ended is spared.
+    // Delete skips instances that have not ended.
     assert_eq!(
         site.run(["delete", "--all", "--yes"]).succeeds().line(),
         "1 deleted"
@@ -100,7 +100,7 @@ async fn a_filter_only_meets_what_it_can_be_done_to(site: &Site) {
     site.run(["delete", "--status", "runnable", "--yes"])
         .ends_with(2);
     site.run(["terminate", &ids[1]]).succeeds();
-    // To retry means the failed, unless the cancelled are asked for.
+    // Retry selects failed instances. Cancelled instances need an explicit status.
     assert_eq!(
         site.run(["retry", "--all", "--yes"]).succeeds().line(),
         "0 retried"
@@ -111,7 +111,7 @@ async fn a_filter_only_meets_what_it_can_be_done_to(site: &Site) {
     assert_eq!(asked.line(), "1 retried");
 }
 
-async fn what_cannot_be_done_is_said_with_its_code(site: &Site) {
+async fn a_refused_command_gives_its_reason_and_exit_code(site: &Site) {
     let id = insert(site, 1).remove(0);
     let refused = site.run(["retry", &id]).ends_with(4);
     assert!(refused.err().contains("is runnable"), "{}", refused.err());
@@ -126,7 +126,7 @@ async fn what_cannot_be_done_is_said_with_its_code(site: &Site) {
     site.run(["terminate", &id, "--machine", "a"]).ends_with(2);
 }
 
-async fn what_ended_long_ago_is_collected(site: &Site) {
+async fn collect_deletes_instances_that_ended_before_the_given_age(site: &Site) {
     let ids = insert(site, 3);
     site.run(["terminate", &ids[0], &ids[1], "--yes"])
         .succeeds();
@@ -150,7 +150,7 @@ async fn what_ended_long_ago_is_collected(site: &Site) {
     assert_eq!(site.run(["count"]).succeeds().line(), "1");
 }
 
-async fn what_would_be_collected_is_counted_before_anybody_is_asked(site: &Site) {
+async fn collect_counts_the_instances_before_it_asks(site: &Site) {
     let ids = insert(site, 3);
     site.run(["terminate", &ids[0], &ids[1], "--yes"])
         .succeeds();
@@ -175,7 +175,7 @@ async fn what_would_be_collected_is_counted_before_anybody_is_asked(site: &Site)
         "json",
     ]);
     assert_eq!(dry.succeeds().json(), json!({"count": 1, "exact": true}));
-    // Where nothing would go there is nothing to ask.
+    // Without matching instances the command asks nothing.
     for answered in [vec![], vec!["--yes"]] {
         let mut command = site.command(["collect", "--older-than", "30d"]);
         command.args(answered);
@@ -210,7 +210,7 @@ async fn children_stay_as_long_as_their_parent_lives(site: &Site) {
     assert_eq!(site.run(["count"]).succeeds().line(), "1");
 }
 
-async fn what_is_deleted_is_chosen_by_when_it_ended(site: &Site) {
+async fn delete_selects_instances_by_the_time_of_their_end(site: &Site) {
     let ids = insert(site, 2);
     site.run(["terminate", &ids[0]]).succeeds();
     let counted = |filter: [&str; 2]| {

@@ -1,4 +1,4 @@
-//! How the program is told where the database is, and databases that it can only look at.
+//! How the program finds its database and password, and read-only databases.
 
 use crate::support::{Ran, Site, bare};
 use outlast_testbed::shared::{connect, unique_schema, url};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 
 const WARNING: &str = "read a password on the command line";
 
-/// A role that must give a password, where the server asks for one. Where it does not, any is taken.
+/// Returns the URL with this password. A server that asks for no password accepts any.
 fn with_password(url: &str, password: &str) -> String {
     let (user, rest) = url
         .strip_prefix("postgres://")
@@ -19,7 +19,7 @@ fn with_password(url: &str, password: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_password_on_the_command_line_is_warned_of_and_elsewhere_is_not() {
+async fn only_a_password_on_the_command_line_causes_a_warning() {
     let site = Site::postgres().await;
     let url = with_password(site.database(), "hunter2");
     let shown = Ran::of({
@@ -45,11 +45,11 @@ async fn a_password_on_the_command_line_is_warned_of_and_elsewhere_is_not() {
 }
 
 #[test]
-fn a_file_that_names_no_database_is_a_mistake() {
+fn a_file_that_names_no_database_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty");
     fs::write(&empty, "\n").unwrap();
-    for (file, said) in [
+    for (file, expected) in [
         (empty, "it must name the database"),
         (
             folder.path().join("missing"),
@@ -59,13 +59,13 @@ fn a_file_that_names_no_database_is_a_mistake() {
         let mut command = bare();
         command.args(["count", "-d", &format!("@{}", file.display())]);
         let ran = Ran::of(command).ends_with(2);
-        assert!(ran.err().contains(said), "{}", ran.err());
+        assert!(ran.err().contains(expected), "{}", ran.err());
     }
 }
 
-/// The server of the tests asks for no password, so it is seen in what a server is told that is none.
+/// The server of the tests asks for no password. A fake server asks for it and records the answer.
 #[test]
-fn the_password_comes_from_where_postgresql_looks_for_it() {
+fn the_password_is_read_from_the_environment_or_a_pgpass_file() {
     let folder = tempfile::tempdir().unwrap();
     let passfile = folder.path().join("pgpass");
     fs::write(&passfile, "*:*:shop:ada:hunter2\n").unwrap();
@@ -73,7 +73,7 @@ fn the_password_comes_from_where_postgresql_looks_for_it() {
         fs::set_permissions(&passfile, Permissions::from_mode(mode)).unwrap();
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = server.local_addr().unwrap().port();
-        let told = std::thread::spawn(move || password_told(&server));
+        let password = std::thread::spawn(move || received_password(&server));
         let mut command = bare();
         command.args(["count", "-d"]);
         command.arg(format!(
@@ -84,32 +84,32 @@ fn the_password_comes_from_where_postgresql_looks_for_it() {
             .env("HOME", folder.path())
             .envs(variables.iter().copied());
         let ran = Ran::of(command);
-        (told.join().unwrap(), ran)
+        (password.join().unwrap(), ran)
     };
     let file = passfile.display().to_string();
-    let (told, _) = ask(0o600, &[("PGPASSFILE", &file)]);
-    assert_eq!(told.as_deref(), Some("hunter2"));
-    let (told, _) = ask(0o600, &[("PGPASSFILE", &file), ("PGPASSWORD", "swordfish")]);
-    assert_eq!(told.as_deref(), Some("swordfish"));
-    let (told, ran) = ask(0o644, &[("PGPASSFILE", &file)]);
-    assert_eq!(told, None, "others may read the file");
+    let (password, _) = ask(0o600, &[("PGPASSFILE", &file)]);
+    assert_eq!(password.as_deref(), Some("hunter2"));
+    let (password, _) = ask(0o600, &[("PGPASSFILE", &file), ("PGPASSWORD", "swordfish")]);
+    assert_eq!(password.as_deref(), Some("swordfish"));
+    let (password, ran) = ask(0o644, &[("PGPASSFILE", &file)]);
+    assert_eq!(password, None, "others may read the file");
     assert!(ran.err().contains("chmod 0600"), "{}", ran.err());
     fs::rename(&passfile, folder.path().join(".pgpass")).unwrap();
     fs::copy(folder.path().join(".pgpass"), &passfile).unwrap();
     fs::set_permissions(folder.path().join(".pgpass"), Permissions::from_mode(0o600)).unwrap();
-    let (told, _) = ask(0o600, &[]);
-    assert_eq!(told.as_deref(), Some("hunter2"), "~/.pgpass");
+    let (password, _) = ask(0o600, &[]);
+    assert_eq!(password.as_deref(), Some("hunter2"), "~/.pgpass");
 }
 
-/// Asks each client for a password in clear, and returns the password it received.
-fn password_told(server: &std::net::TcpListener) -> Option<String> {
+/// Asks a client for its password in clear text, and returns the received password.
+fn received_password(server: &std::net::TcpListener) -> Option<String> {
     use std::io::{Read, Write};
     let (mut peer, _) = server.accept().ok()?;
     let mut length = [0; 4];
     peer.read_exact(&mut length).ok()?;
     let mut startup = vec![0; usize::try_from(u32::from_be_bytes(length)).ok()? - 4];
     peer.read_exact(&mut startup).ok()?;
-    // AuthenticationCleartextPassword.
+    // The message AuthenticationCleartextPassword.
     peer.write_all(&[b'R', 0, 0, 0, 8, 0, 0, 0, 3]).ok()?;
     let mut head = [0; 5];
     peer.read_exact(&mut head).ok()?;
@@ -121,7 +121,7 @@ fn password_told(server: &std::net::TcpListener) -> Option<String> {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_can_be_looked_at_and_examined() {
+async fn a_read_only_database_can_be_read_and_examined() {
     let database = unique_schema();
     let admin = connect(&url()).await;
     admin

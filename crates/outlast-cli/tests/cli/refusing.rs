@@ -1,4 +1,4 @@
-//! What cannot be: said in words and by the code.
+//! Refused commands: their messages and exit codes.
 
 use crate::support::{Ran, Site, bare};
 
@@ -27,7 +27,7 @@ fn a_wrong_command_line_ends_with_2() {
 }
 
 #[test]
-fn a_database_that_is_not_there_ends_with_5_and_is_not_made() {
+fn a_missing_database_ends_with_5_and_is_not_created() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("typo.db");
     let missing = run(["-d", &path.display().to_string(), "list"]).ends_with(5);
@@ -37,14 +37,14 @@ fn a_database_that_is_not_there_ends_with_5_and_is_not_made() {
         missing.err()
     );
     assert!(!path.exists());
-    // Nobody listens at port 1, and the password is not repeated.
+    // Nothing listens on port 1. The message does not contain the password.
     let url = "postgres://ada:hunter2@127.0.0.1:1/shop";
     let refused = run(["-d", url, "list"]).ends_with(5);
     assert!(!refused.err().contains("hunter2"), "{}", refused.err());
 }
 
 #[test]
-fn a_file_without_a_schema_is_told_what_to_do() {
+fn a_file_without_a_schema_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("empty.db");
     std::fs::write(&path, "").unwrap();
@@ -59,7 +59,7 @@ fn a_file_without_a_schema_is_told_what_to_do() {
 }
 
 #[tokio::test]
-async fn what_the_store_refuses_is_a_wrong_command_line() {
+async fn input_that_the_store_refuses_is_a_wrong_command_line() {
     let site = Site::sqlite().await;
     let empty = site.run(["insert", "", "start"]).ends_with(2);
     assert!(empty.err().contains("machine is empty"), "{}", empty.err());
@@ -83,7 +83,7 @@ fn help_has_the_exit_codes_and_completions_know_every_command() {
 }
 
 #[test]
-fn a_database_of_another_kind_is_refused_and_a_folder_is_told_apart_from_a_disk() {
+fn an_unsupported_database_url_and_a_folder_are_refused() {
     let other = run(["-d", "mysql://ada@host/shop", "migrate"]).ends_with(2);
     assert!(other.err().contains("postgres://"), "{}", other.err());
     let folder = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ fn a_database_of_another_kind_is_refused_and_a_folder_is_told_apart_from_a_disk(
 }
 
 #[tokio::test]
-async fn a_list_of_none_is_not_asked_for_and_no_ids_are_nothing_to_ask_about() {
+async fn a_limit_of_zero_is_refused_and_empty_input_asks_nothing() {
     let site = Site::sqlite().await;
     site.run(["list", "-n", "0"]).ends_with(2);
     site.run(["collect", "--older-than", "1d", "-n", "0"])

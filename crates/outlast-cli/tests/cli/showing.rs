@@ -1,14 +1,15 @@
-//! Text that others wrote, on a terminal: nothing in it steers it or shows as something else.
+//! Hostile text in the output: it can neither control the terminal nor look like other text.
 
 use crate::support::{Site, on_both_databases};
 
 on_both_databases!(
-    payloads_are_shown_escaped_and_are_the_same_json,
-    names_that_do_not_show_are_refused,
-    reasons_and_mistakes_are_shown_escaped,
+    payloads_are_shown_escaped_and_stay_the_same_json,
+    names_with_invisible_characters_are_refused,
+    reasons_and_error_messages_are_shown_escaped,
 );
 
-/// What an escape sequence begins with in eight bits, a delete, a line turned around, and what no eye sees.
+/// An 8-bit start of an escape sequence, a delete, a reversal of the text direction, and invisible
+/// characters.
 const HOSTILE: &str = "a\u{9b}31m\u{7f}\u{202e}\u{200b}\u{2028}\u{feff}z";
 
 fn is_safe(text: &str) -> bool {
@@ -17,7 +18,7 @@ fn is_safe(text: &str) -> bool {
         .any(|c| c != '\n' && outlast_core::text::is_unsafe(c))
 }
 
-async fn payloads_are_shown_escaped_and_are_the_same_json(site: &Site) {
+async fn payloads_are_shown_escaped_and_stay_the_same_json(site: &Site) {
     let parameter = format!("text={HOSTILE}");
     let id = site
         .run(["insert", "clerk", "start", "-p", &parameter])
@@ -37,12 +38,12 @@ async fn payloads_are_shown_escaped_and_are_the_same_json(site: &Site) {
         }
     }
     let state = site.run(["get", &id, "--state"]).succeeds().json();
-    assert_eq!(state["text"], HOSTILE, "it means the same");
+    assert_eq!(state["text"], HOSTILE, "the JSON value is unchanged");
     let table = site.run(["get", &id]).succeeds().out();
     assert!(table.contains("\\u{202e}"), "{table}");
 }
 
-async fn names_that_do_not_show_are_refused(site: &Site) {
+async fn names_with_invisible_characters_are_refused(site: &Site) {
     let odd = "a\u{202e}b";
     for arguments in [
         ["insert", odd, "start", "--queue", "default"],
@@ -52,16 +53,16 @@ async fn names_that_do_not_show_are_refused(site: &Site) {
         ["insert", "clerk", "start", "--partition-key", odd],
     ] {
         let refused = site.run(arguments).ends_with(2);
-        let said = refused.err();
+        let message = refused.err();
         assert!(
-            said.contains("format character \\u{202e}"),
-            "{arguments:?}: {said}"
+            message.contains("format character \\u{202e}"),
+            "{arguments:?}: {message}"
         );
-        assert!(is_safe(&said), "{said:?}");
+        assert!(is_safe(&message), "{message:?}");
     }
 }
 
-async fn reasons_and_mistakes_are_shown_escaped(site: &Site) {
+async fn reasons_and_error_messages_are_shown_escaped(site: &Site) {
     let id = site.run(["insert", "clerk", "start"]).succeeds().line();
     site.run(["terminate", &id, "--reason", HOSTILE]).succeeds();
     for shown in [site.run(["get", &id]), site.run(["list", "-o", "json"])] {

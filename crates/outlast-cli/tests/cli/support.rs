@@ -1,4 +1,4 @@
-//! Databases of their own for tests, and runs of the program on them.
+//! One database per test, and runs of the program on it.
 
 use outlast::prelude::*;
 use outlast::{FanOut, Instance, Postgres, Sqlite, Store, Target};
@@ -8,10 +8,10 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// Makes a test on each database of every function named: `async fn a_sentence(site: &Site)`.
+/// Defines one test per database for each named function: `async fn a_sentence(site: &Site)`.
 macro_rules! on_both_databases {
     ($($name:ident),+ $(,)?) => {
         mod sqlite {
@@ -39,7 +39,7 @@ macro_rules! on_both_databases {
 }
 pub(crate) use on_both_databases;
 
-/// A database that is migrated, and the store to look at it with.
+/// A migrated database, and a folder for files.
 pub(crate) struct Site {
     pub(crate) folder: TempDir,
     database: String,
@@ -72,14 +72,14 @@ impl Site {
         site
     }
 
-    /// Removes what a test leaves on the server.
+    /// Drops the schema on the server.
     pub(crate) async fn clear(self) {
         if self.is_postgres {
             drop_schema(&self.schema).await;
         }
     }
 
-    /// The program with these arguments, on this database.
+    /// Returns a command that runs the program with these arguments on this database.
     pub(crate) fn command<const N: usize>(&self, arguments: [&str; N]) -> Command {
         let mut command = bare();
         command
@@ -94,7 +94,7 @@ impl Site {
         Ran::of(self.command(arguments))
     }
 
-    /// The same with something to read.
+    /// Runs the program with this input.
     pub(crate) fn run_with<const N: usize>(&self, arguments: [&str; N], input: &str) -> Ran {
         let mut command = self.command(arguments);
         command
@@ -108,7 +108,7 @@ impl Site {
         Ran(child.wait_with_output().unwrap())
     }
 
-    /// An engine with the clerk, until it is shut down.
+    /// Starts an engine in the process of the test.
     pub(crate) async fn engine(&self) -> Running {
         match self.is_postgres {
             true => {
@@ -120,18 +120,18 @@ impl Site {
         }
     }
 
-    /// Whether other processes hear at once what was done.
+    /// Whether other processes receive hints.
     pub(crate) fn has_hints(&self) -> bool {
         self.is_postgres
     }
 
-    /// What to say to `demo` so that it runs here.
+    /// Returns the database as the program takes it.
     pub(crate) fn database(&self) -> &str {
         &self.database
     }
 }
 
-/// The program without any database, and without what the person who runs the tests has set.
+/// Returns the program without a database, and without variables of the surrounding environment.
 pub(crate) fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
     for name in ["OUTLAST_DATABASE", "OUTLAST_SCHEMA", "OUTLAST_TOKENS"] {
@@ -141,7 +141,7 @@ pub(crate) fn bare() -> Command {
     command
 }
 
-/// An engine in the test's own process.
+/// An engine in the process of the test.
 pub(crate) struct Running {
     engine: Engine,
     store: Box<dyn Store>,
@@ -167,16 +167,19 @@ impl Running {
         }
     }
 
-    /// Reads an instance until it matches: another task decides when.
-    pub(crate) async fn until(&self, id: &str, wish: impl Fn(&Instance) -> bool) -> Instance {
+    /// Reads an instance until it matches, because another task makes it match.
+    pub(crate) async fn until(&self, id: &str, matches: impl Fn(&Instance) -> bool) -> Instance {
         let target = Target::Id(InstanceId(id.parse().unwrap()));
         let begun = std::time::Instant::now();
         loop {
             let it = self.get(target.clone()).await.unwrap().unwrap();
-            if wish(&it) {
+            if matches(&it) {
                 return it;
             }
-            assert!(begun.elapsed() < LONG, "instance {id} never is so: {it:?}");
+            assert!(
+                begun.elapsed() < LONG,
+                "instance {id} never matches: {it:?}"
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -195,7 +198,7 @@ impl std::ops::Deref for Running {
     }
 }
 
-/// Does what it is told.
+/// Does one task, named by its first step.
 pub(crate) struct Clerk;
 
 #[derive(Serialize, Deserialize)]
@@ -212,13 +215,13 @@ pub(crate) enum Task {
     Doze,
     FanOut,
     Joined,
-    /// Waits, and undoes what it did when it is asked to end.
+    /// Waits for `paid`. When it is cancelled, it waits for `undo` before it ends.
     Careful,
-    /// Runs until it is asked to end.
+    /// Runs until it is cancelled.
     Run,
     Kept,
     Undone,
-    /// Starts others, and waits for them in the way that is named.
+    /// Starts other clerks, and joins them in this way.
     Crew {
         joins: Joins,
     },
@@ -230,11 +233,11 @@ pub(crate) enum Task {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Joins {
-    /// Two of three at a time; they are asked to end with their parent.
+    /// Two of three run at a time. They are cancelled with their parent.
     Window,
-    /// When two of four are done. One is, one has failed, two wait.
+    /// Needs two of four. One is done, one has failed, two wait.
     Quorum,
-    /// At the first failure; the one that waits is terminated then.
+    /// Joins at the first failure, and terminates the child that waits.
     FailFast,
 }
 
@@ -312,7 +315,7 @@ impl Joins {
     }
 }
 
-/// Books at the second try, and waits for `paid`; all of it is recorded.
+/// Books at the second attempt, and waits for `paid`. It records its states.
 pub(crate) struct Ledger;
 
 #[derive(Serialize, Deserialize)]
@@ -342,7 +345,8 @@ impl Machine for Ledger {
     }
 }
 
-/// Answers a number through a clerk, waits for `paid` together with another, and begins again as often as it is told.
+/// Gets a number from a clerk, then waits for `paid` and another clerk together. It continues as
+/// new as often as its input says.
 pub(crate) struct Errand;
 
 #[derive(Serialize, Deserialize)]
@@ -361,7 +365,7 @@ impl Workflow for Errand {
 
     async fn run(&self, flow: Flow, again: u64) -> FlowResult<u64> {
         let number = flow.step("think", async || Ok::<_, String>(7)).await?;
-        let told = flow.machine(New::<Clerk>(Task::Answer { number })).await?;
+        let answer = flow.machine(New::<Clerk>(Task::Answer { number })).await?;
         if let Err(failed) = flow.machine(New::<Clerk>(Task::Fail)).await {
             let noted = flow.step("note", async move || Ok::<_, String>(failed.to_string()));
             noted.await?;
@@ -374,7 +378,7 @@ impl Workflow for Errand {
             return Err(flow.fail("never paid"));
         };
         match again {
-            0 => Ok(told + paid.amount),
+            0 => Ok(answer + paid.amount),
             _ => flow.continue_as_new(again - 1),
         }
     }
@@ -395,7 +399,7 @@ impl Workflow for Crowd {
     }
 }
 
-/// Awaits what nobody would remember, and so is blocked.
+/// Awaits a future that is not a call of its flow, so it is blocked.
 pub(crate) struct Stuck;
 
 impl Workflow for Stuck {
@@ -409,7 +413,7 @@ impl Workflow for Stuck {
     }
 }
 
-/// What became of a run.
+/// The output of a finished run of the program.
 pub(crate) struct Ran(Output);
 
 impl Ran {
@@ -425,7 +429,7 @@ impl Ran {
         String::from_utf8(self.0.stderr.clone()).unwrap()
     }
 
-    /// It must have ended with 0.
+    /// Panics unless the exit code is 0.
     #[track_caller]
     pub(crate) fn succeeds(self) -> Ran {
         self.ends_with(0)
@@ -442,12 +446,12 @@ impl Ran {
         self
     }
 
-    /// What was printed, without the line's end.
+    /// Returns the output without the final newline.
     pub(crate) fn line(&self) -> String {
         self.out().trim_end().to_owned()
     }
 
-    /// One JSON document per line.
+    /// Parses one JSON document per line of the output.
     pub(crate) fn json_lines(&self) -> Vec<Value> {
         let out = self.out();
         out.lines()

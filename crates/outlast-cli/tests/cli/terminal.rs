@@ -1,4 +1,4 @@
-//! A terminal that runs the program, with the test as its user.
+//! A pseudo-terminal that runs the program, with the test as its user.
 
 use crate::support::LONG;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -16,23 +16,23 @@ const SIZE: Winsize = Winsize {
     ws_ypixel: 0,
 };
 
-/// How much is read ahead of the test, in pieces of up to [`PIECE`] bytes.
+/// How many pieces of up to [`PIECE`] bytes are read ahead of the test.
 const PIECES: usize = 64;
 const PIECE: usize = 4096;
 
-/// A pseudo-terminal, ended with the test.
+/// A pseudo-terminal, whose program is killed when this value is dropped.
 pub(crate) struct Terminal {
-    /// The side of the screen and the keyboard.
+    /// The side with the screen and the keyboard.
     outside: File,
     child: Child,
     written: Receiver<Vec<u8>>,
-    /// What has been written to the screen and not been waited for yet.
+    /// Text on the screen that the test has not waited for yet.
     unread: String,
 }
 
 impl Terminal {
-    /// Starts a program on a terminal of its own: `setsid` makes it the controlling one of a new session, so that
-    /// `/dev/tty` is not the terminal that the tests were started on.
+    /// Starts a program on a new terminal. `setsid` makes it the controlling terminal of a new
+    /// session, so `/dev/tty` is not the terminal on which the tests were started.
     pub(crate) fn start(command: &Command) -> Terminal {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let outside = openpt(flags).unwrap();
@@ -46,7 +46,7 @@ impl Terminal {
             .stdout(inside.try_clone().unwrap())
             .stderr(inside);
         let child = command.spawn().unwrap();
-        // The last copies of the inside are the program's, so that reading ends when it does.
+        // Only the program still holds the inside, so reading ends with the program.
         drop(command);
         let outside = File::from(outside);
         Terminal {
@@ -62,7 +62,7 @@ impl Terminal {
         self.outside.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Reads the screen until this comes.
+    /// Reads the screen until this text appears.
     #[track_caller]
     pub(crate) fn shows(&mut self, text: &str) {
         let until = Instant::now() + LONG;
@@ -74,12 +74,12 @@ impl Terminal {
             let left = until.saturating_duration_since(Instant::now());
             match self.written.recv_timeout(left) {
                 Ok(piece) => self.unread += &String::from_utf8_lossy(&piece),
-                Err(why) => panic!("{text:?} does not come, {why}: {:?}", self.unread),
+                Err(why) => panic!("{text:?} does not appear, {why}: {:?}", self.unread),
             }
         }
     }
 
-    /// Waits until the program has gone. Answers what it has still written.
+    /// Waits until the program has ended, and returns its remaining output.
     #[track_caller]
     pub(crate) fn ends_with(&mut self, code: i32) -> String {
         let until = Instant::now() + LONG;
@@ -87,7 +87,7 @@ impl Terminal {
             let left = until.saturating_duration_since(Instant::now());
             match self.written.recv_timeout(left) {
                 Ok(piece) => self.unread += &String::from_utf8_lossy(&piece),
-                Err(_) if left.is_zero() => panic!("it does not end: {:?}", self.unread),
+                Err(_) if left.is_zero() => panic!("the program does not end: {:?}", self.unread),
                 Err(_) => break,
             }
         }
@@ -96,8 +96,8 @@ impl Terminal {
         std::mem::take(&mut self.unread)
     }
 
-    /// Whether it takes whole lines and shows what is typed, as a shell expects it.
-    pub(crate) fn is_as_a_shell_left_it(&self) -> bool {
+    /// Whether the terminal reads whole lines and echoes input, as a shell expects.
+    pub(crate) fn is_in_line_mode(&self) -> bool {
         let modes = tcgetattr(&self.outside).unwrap().local_modes;
         modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }
@@ -105,13 +105,13 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Gone already where the test went well.
+        // After a successful test the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The same program, with the same arguments and surroundings.
+/// Returns the same command in a new session, with the same arguments and environment.
 fn in_a_session(command: &Command) -> Command {
     let mut session = Command::new("setsid");
     session
@@ -131,14 +131,15 @@ fn in_a_session(command: &Command) -> Command {
     session
 }
 
-/// A thread of its own reads, so that waiting has a bound. It ends with the program, or when nobody listens.
+/// Reads in a separate thread, so that a wait can time out. The thread ends with the program, or
+/// when the receiver is dropped.
 fn read_ahead(mut outside: File) -> Receiver<Vec<u8>> {
-    let (tell, written) = sync_channel(PIECES);
+    let (sender, written) = sync_channel(PIECES);
     std::thread::spawn(move || {
         let mut piece = [0; PIECE];
-        // The end of a terminal is an error: nobody is on its inside any more.
+        // A terminal whose inside is closed answers with an error.
         while let Ok(count @ 1..) = outside.read(&mut piece) {
-            if tell.send(piece[..count].to_vec()).is_err() {
+            if sender.send(piece[..count].to_vec()).is_err() {
                 return;
             }
         }

@@ -1,13 +1,13 @@
-//! On a terminal: somebody answers a question, somebody looks at `top`.
+//! The program on a terminal: answers to its questions, and `top`.
 
 use crate::support::{Site, on_both_databases};
 use crate::terminal::Terminal;
 
 on_both_databases!(
-    whoever_does_not_say_yes_has_done_nothing,
-    whoever_says_yes_has_it_done,
-    ending_a_family_asks_with_how_many_live,
-    collecting_asks_with_the_number_that_it_removes,
+    unconfirmed_commands_change_nothing,
+    confirmed_commands_are_carried_out,
+    ending_a_family_asks_with_the_number_of_live_instances,
+    collecting_asks_with_the_number_of_instances_that_it_removes,
     top_draws_on_the_terminal_and_leaves_it_as_it_was,
 );
 
@@ -22,7 +22,7 @@ fn cancelled(site: &Site) -> String {
     count.succeeds().line()
 }
 
-async fn whoever_does_not_say_yes_has_done_nothing(site: &Site) {
+async fn unconfirmed_commands_change_nothing(site: &Site) {
     insert(site, 3);
     let end_of_input = "\u{4}";
     for answer in ["n\n", "\n", "maybe\n", end_of_input] {
@@ -35,7 +35,7 @@ async fn whoever_does_not_say_yes_has_done_nothing(site: &Site) {
     assert_eq!(cancelled(site), "0");
 }
 
-async fn whoever_says_yes_has_it_done(site: &Site) {
+async fn confirmed_commands_are_carried_out(site: &Site) {
     let ids = insert(site, 3);
     let mut terminal = Terminal::start(&site.command(["terminate", &ids[0], &ids[1]]));
     terminal.shows("terminate 2 instances? [y/N] ");
@@ -50,30 +50,30 @@ async fn whoever_says_yes_has_it_done(site: &Site) {
     assert_eq!(cancelled(site), "3");
 }
 
-async fn ending_a_family_asks_with_how_many_live(site: &Site) {
+async fn ending_a_family_asks_with_the_number_of_live_instances(site: &Site) {
     let id = insert(site, 1).remove(0);
     let question = format!("terminate the family of instance {id}, 1 live of 1? [y/N] ");
-    for (answer, said, code) in [("n\n", "aborted", 4), ("y\n", "terminated: ", 0)] {
+    for (answer, expected, code) in [("n\n", "aborted", 4), ("y\n", "terminated: ", 0)] {
         let mut terminal = Terminal::start(&site.command(["terminate", &id, "--tree"]));
         terminal.shows(&question);
         terminal.types(answer);
-        terminal.shows(said);
+        terminal.shows(expected);
         terminal.ends_with(code);
     }
     assert_eq!(cancelled(site), "1");
 }
 
-async fn collecting_asks_with_the_number_that_it_removes(site: &Site) {
+async fn collecting_asks_with_the_number_of_instances_that_it_removes(site: &Site) {
     let ids = insert(site, 3);
     site.run(["terminate", &ids[0], &ids[1], "--yes"])
         .succeeds();
     let collect = || Terminal::start(&site.command(["collect", "--older-than", "0s"]));
-    for (answer, said, code) in [("n\n", "aborted", 4), ("y\n", "2 deleted", 0)] {
+    for (answer, expected, code) in [("n\n", "aborted", 4), ("y\n", "2 deleted", 0)] {
         let mut terminal = collect();
         terminal.shows("delete 2 instances that finished more than 0 ms ago");
         terminal.shows("? [y/N] ");
         terminal.types(answer);
-        terminal.shows(said);
+        terminal.shows(expected);
         terminal.ends_with(code);
     }
     let mut terminal = collect();
@@ -90,11 +90,11 @@ async fn top_draws_on_the_terminal_and_leaves_it_as_it_was(site: &Site) {
         terminal.shows(ENTER_ALTERNATE_SCREEN);
         terminal.shows("outlast top");
         terminal.shows("3 runnable");
-        assert!(!terminal.is_as_a_shell_left_it(), "keys come one by one");
+        assert!(!terminal.is_in_line_mode(), "top reads single keys");
         terminal.types(key);
         terminal.shows(LEAVE_ALTERNATE_SCREEN);
         terminal.ends_with(0);
-        assert!(terminal.is_as_a_shell_left_it());
+        assert!(terminal.is_in_line_mode());
     }
 }
 

@@ -125,7 +125,7 @@ impl RoundSummary {
 mod tests {
     use super::*;
 
-    fn standing(machine: &str, status: Status, instances: u64) -> StepCount {
+    fn step_count(machine: &str, status: Status, instances: u64) -> StepCount {
         StepCount {
             machine: machine.into(),
             version: 1,
@@ -141,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn a_full_slice_says_where_to_go_on_and_one_that_is_not_does_not() {
+    fn only_a_full_slice_returns_where_to_continue() {
         let groups = vec![
-            standing("b", Status::Runnable, 1),
-            standing("a", Status::Failed, 1),
-            standing("a", Status::Done, 1),
+            step_count("b", Status::Runnable, 1),
+            step_count("a", Status::Failed, 1),
+            step_count("a", Status::Done, 1),
         ];
         let last = Some(InstanceId(7));
         let full = StepCounts::of(groups.clone(), last, 3);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_children_are_put_together_by_round() {
+    fn counts_of_children_are_grouped_by_round() {
         let counts = vec![
             (2, Status::Done, 5),
             (1, Status::Failed, 1),

@@ -39,15 +39,15 @@ impl Note {
 
     /// Returns the reason of a cancel with this note: the error of an instance that ends by it.
     pub fn cancellation(&self) -> String {
-        self.said("cancelled")
+        self.sentence("cancelled")
     }
 
     /// Returns the error of an instance that is terminated with this note.
     pub fn termination(&self) -> String {
-        self.said("terminated")
+        self.sentence("terminated")
     }
 
-    fn said(&self, what: &str) -> String {
+    fn sentence(&self, what: &str) -> String {
         match &self.reason {
             Some(reason) => limits::clean_error(&format!("{what} by {}: {reason}", self.by)),
             None => format!("{what} by {}", self.by),

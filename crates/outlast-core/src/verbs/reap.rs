@@ -20,8 +20,8 @@ impl ReapRequest {
     }
 }
 
-/// The crashes in a row that make an instance a suspect. Workers bound how many suspects run at a
-/// time.
+/// The crashes in a row that put an instance into quarantine. Workers bound how many
+/// quarantined instances run at a time.
 ///
 /// Two lost hosts in a row are ordinary. Healthy steps that ran there must run again at full
 /// speed.
@@ -29,7 +29,7 @@ pub const QUARANTINE_AFTER: i32 = 3;
 
 /// Crashes in a row, counted or not, that an instance survives for each one of `crashes_max`.
 ///
-/// It bounds a step whose crashes never count because other suspects always run beside it.
+/// It bounds a step whose crashes never count because other quarantined instances always run beside it.
 const CRASHES_PER_COUNTED: i32 = 20;
 
 /// The claims that one dead worker held.
@@ -38,7 +38,7 @@ const CRASHES_PER_COUNTED: i32 = 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrashScene {
     claims: usize,
-    suspects: usize,
+    quarantined: usize,
     is_partial: bool,
 }
 
@@ -46,7 +46,7 @@ impl CrashScene {
     /// Adds a claim whose instance had this many crashes in a row before.
     pub fn add(&mut self, crashes: i32) {
         self.claims += 1;
-        self.suspects += usize::from(crashes >= QUARANTINE_AFTER);
+        self.quarantined += usize::from(crashes >= QUARANTINE_AFTER);
     }
 
     /// Notes that the worker may have held more claims than were added.
@@ -54,14 +54,14 @@ impl CrashScene {
         self.is_partial = true;
     }
 
-    /// Whether one claim must have caused the crash: the only one, or the only suspect.
+    /// Whether one claim must have caused the crash: the only one, or the only quarantined one.
     fn blames(&self, crashes: i32) -> bool {
         #[cfg(outlast_mutants)]
         if crate::mutant::is("every-crash-is-counted") {
             return true;
         }
-        let is_only_suspect = crashes >= QUARANTINE_AFTER && self.suspects == 1;
-        !self.is_partial && (self.claims == 1 || is_only_suspect)
+        let is_only_quarantined = crashes >= QUARANTINE_AFTER && self.quarantined == 1;
+        !self.is_partial && (self.claims == 1 || is_only_quarantined)
     }
 }
 
@@ -81,7 +81,7 @@ impl Crash {
     ///
     /// The instance had `crashes` in a row before; `counted` of them counted.
     ///
-    /// A crash counts when the instance was the only claim of its worker, or the only suspect
+    /// A crash counts when the instance was the only claim of its worker, or the only quarantined one
     /// among them. So a busy worker that is killed again and again fails none of its healthy
     /// instances. `counted` is stale after an outcome, which resets only `crashes`.
     pub fn of(scene: &CrashScene, crashes: i32, counted: i32, crashes_max: i32) -> Crash {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_counts_for_the_only_claim_and_for_the_only_suspect() {
+    fn a_crash_counts_for_the_only_claim_and_for_the_only_quarantined_instance() {
         for (held, counts) in [
             (&[0][..], true),
             (&[2], true),

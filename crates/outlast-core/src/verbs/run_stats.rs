@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_minute_or_no_count_is_refused() {
+    fn run_stats_with_an_invalid_minute_or_count_are_refused() {
         let check = |runs| {
             let delays = Vec::new();
             let runs = vec![runs];

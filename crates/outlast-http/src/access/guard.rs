@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_of_this_machine_are_known_with_any_port() {
+    fn local_host_names_are_recognized_with_any_port() {
         for host in [
             "localhost",
             "localhost:7001",
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_others_reach_needs_a_token() {
+    fn a_non_loopback_address_needs_authentication() {
         let everywhere: SocketAddr = ([0, 0, 0, 0], 7001).into();
         let here: SocketAddr = ([127, 0, 0, 1], 7001).into();
         assert!(check_address(here, &Settings::new()).is_ok());

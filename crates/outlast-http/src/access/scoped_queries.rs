@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_and_a_reach_meet_in_what_both_have() {
+    fn a_filter_is_narrowed_to_the_scope_of_the_token() {
         let of = |machine: Option<&str>| Filter {
             machine: machine.map(str::to_owned),
             ..Filter::default()

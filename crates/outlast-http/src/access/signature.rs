@@ -218,9 +218,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
     use super::*;
 
-    /// From the standard's example: an independent sender makes this signature.
+    /// The example of the Standard Webhooks specification. An independent sender made its signature.
     #[test]
-    fn a_signature_of_the_standard_is_made_and_known() {
+    fn signing_the_example_of_the_standard_gives_its_signature() {
         let secret = WebhookSecret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signature = secret.sign(
             "msg_p5jXN8AQM9LWM0D4loKWxJek",
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_that_are_none_are_refused() {
+    fn malformed_webhook_secrets_are_refused() {
         for bad in [
             "",
             "whsec_",

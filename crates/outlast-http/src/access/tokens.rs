@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_have_256_bits_and_none_is_like_another() {
+    fn each_generated_secret_is_different_and_has_256_bits() {
         let (one, _) = Token::generate("a", Role::Read).unwrap();
         let (two, _) = Token::generate("a", Role::Read).unwrap();
         assert_ne!(one, two);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_thought_up_is_no_secret() {
+    fn a_made_up_secret_is_refused() {
         for weak in [
             "",
             "hunter2",
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_made_of_its_hash_knows_the_secret() {
+    fn a_token_made_from_a_hash_accepts_its_secret() {
         let (secret, token) = Token::generate("a", Role::Admin).unwrap();
         let mut tokens = Tokens::default();
         tokens.add(Token::hashed("a", Role::Admin, &token.hash()).unwrap());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_include_those_before_them() {
+    fn roles_are_ordered_and_parse_from_their_names() {
         assert!(
             Role::Read < Role::Signal
                 && Role::Signal < Role::Operate

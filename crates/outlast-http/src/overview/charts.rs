@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_hour_has_sixty_minutes_and_what_is_older_is_left_out() {
+    fn a_chart_has_sixty_minutes_and_leaves_out_older_runs() {
         let now = Timestamp(1000 * MINUTE + 5);
         let stats = RunStats {
             runs: vec![
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_some_machines_sees_their_runs_and_no_delays() {
+    fn a_machine_scope_shows_only_runs_and_a_queue_scope_only_delays() {
         let now = Timestamp(1000 * MINUTE);
         let stats = RunStats {
             runs: vec![runs(1000, "a", "done", 3), runs(1000, "b", "done", 4)],

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_over_a_minute_after_the_last_question_and_not_before() {
+    async fn the_counter_stops_a_minute_after_the_last_request() {
         let step_counter = step_counter();
         let begun = Instant::now();
         step_counter.wake();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_ends_with_the_router_it_belongs_to() {
+    async fn the_counter_task_ends_when_the_counter_is_dropped() {
         let step_counter = step_counter();
         step_counter.snapshot().await.unwrap();
         let task = lock(&step_counter.demand).task.take().unwrap();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn it_rests_four_times_as_long_as_it_works() {
+    fn the_counter_rests_four_times_as_long_as_it_works() {
         let mut reader = OverviewReader::default();
         assert_eq!(
             reader.rest(Duration::from_millis(3)),

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_goes_on_where_it_ended_and_only_for_its_own_question() {
+    fn a_cursor_keeps_its_position_and_fits_only_its_own_query() {
         let list_query = ListQuery::new("instances", &["machine", "checkout"]);
         for position in [0, 1, -5, i64::MAX, i64::MIN] {
             assert_eq!(
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_cursor() {
+    fn a_malformed_cursor_is_refused() {
         let list_query = ListQuery::new("instances", &());
         let cursor = list_query.cursor(7);
         for garbage in [

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn one_peer_has_so_many_idle_connections_and_no_more() {
+    fn the_number_of_idle_connections_of_one_peer_is_limited() {
         let connections = Connections::new(100, 2);
         let of_other = connections.open(OTHER).unwrap();
         let of_one: Vec<_> = (0..3).map(|_| connections.open(ONE).unwrap()).collect();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn health_has_room_when_every_connection_is_busy() {
+    fn connections_for_health_checks_open_when_all_others_are_busy() {
         let connections = Connections::new(1, 99);
         let first = connections.open(ONE).unwrap();
         let _busy = first.request();

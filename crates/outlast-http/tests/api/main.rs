@@ -1,4 +1,4 @@
-//! The API as its callers see it, on both stores: a folder per area, a file per subject.
+//! Tests of the HTTP API on both stores, with one folder per area and one file per subject.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 

@@ -1,4 +1,4 @@
-//! What a person does at the dashboard is done.
+//! Actions of a person at the dashboard, and their effects.
 
 use crate::Visit;
 use crate::stage::{Setting, Stage, admin};
@@ -17,7 +17,7 @@ async fn a_signal_sent_by_clicking_finishes_an_instance() {
     page.go(&format!("{}instances/{id}", stage.ui)).await;
     page.until(
         "document.querySelector('.signal-form [name=name]').value === 'payment_confirmed'",
-        "the name it waits for",
+        "the name of the awaited signal",
     )
     .await;
 
@@ -39,7 +39,7 @@ async fn a_signal_sent_by_clicking_finishes_an_instance() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_queue_stops_and_a_resumed_one_goes_on() {
+async fn a_queue_is_paused_and_resumed_by_clicking() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -83,7 +83,7 @@ async fn a_paused_queue_stops_and_a_resumed_one_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acting_on_all_changes_what_the_filter_matches_and_nothing_else() {
+async fn a_bulk_action_changes_only_instances_that_match_the_filter() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -117,7 +117,7 @@ async fn acting_on_all_changes_what_the_filter_matches_and_nothing_else() {
     assert_eq!(
         ended(&stage, "line_item", Status::Failed, 3).await,
         3,
-        "another machine's were touched"
+        "instances of another machine were changed"
     );
 
     page.go(&format!("{}instances?machine=line_item", stage.ui))
@@ -160,7 +160,7 @@ async fn acting_on_all_changes_what_the_filter_matches_and_nothing_else() {
     stage.end().await;
 }
 
-/// How many of a machine come to a status; waits until there are as many as expected.
+/// Waits until a machine has the expected number of instances in a status, and returns the number.
 async fn ended(stage: &Stage, machine: &str, status: Status, expected: usize) -> usize {
     for _ in 0..500 {
         if of(stage, machine, status).await == expected {
@@ -187,7 +187,7 @@ async fn of(stage: &Stage, machine: &str, status: Status) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_instance_is_retried_cancelled_and_deleted_by_hand() {
+async fn instances_are_retried_cancelled_and_deleted_by_clicking() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -231,7 +231,7 @@ async fn one_instance_is_retried_cancelled_and_deleted_by_hand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_asked_for_and_kept_for_the_tab() {
+async fn the_page_asks_for_a_token_and_keeps_it_for_the_tab() {
     let Some(visit) = Visit::start().await else {
         return;
     };

@@ -1,5 +1,5 @@
-//! Chromium, driven over its DevTools protocol. It speaks through two pipes, so nothing listens on a port and nobody
-//! else can drive it.
+//! Drives Chromium over its DevTools protocol, through two pipes. No port is open, so no other
+//! process can drive it.
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -13,25 +13,25 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
 
-/// How long a command may take. A machine that builds at the same time is slow.
+/// The limit for one command. It is long because a machine that also builds is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A browser that is gone with this value.
+/// A browser process, killed when this value is dropped.
 pub(crate) struct Browser {
     link: Arc<Link>,
     child: Child,
     _profile: TempDir,
 }
 
-/// The way to a browser: what is asked and what it tells by itself.
+/// The connection to a browser: open requests, and the events received so far.
 pub(crate) struct Link {
     to: tokio::sync::Mutex<ChildStdin>,
     last: AtomicU64,
     asked: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
-    told: Mutex<Vec<Value>>,
+    events: Mutex<Vec<Value>>,
 }
 
-/// Where Chromium is: named, or on the path.
+/// Returns the path of Chromium, from `OUTLAST_TEST_CHROMIUM` or `PATH`.
 pub(crate) fn chromium() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("OUTLAST_TEST_CHROMIUM") {
         return Some(named.into());
@@ -48,7 +48,7 @@ pub(crate) fn chromium() -> Option<PathBuf> {
 }
 
 impl Browser {
-    /// Starts one; `None`, with a word, where there is none.
+    /// Starts a browser. Prints a message and returns `None` where there is no Chromium.
     pub(crate) fn start() -> Option<Browser> {
         let Some(program) = chromium() else {
             eprintln!(
@@ -57,7 +57,7 @@ impl Browser {
             return None;
         };
         let profile = tempfile::tempdir().expect("a temporary folder can be made");
-        // The protocol wants descriptors 3 and 4; only a shell can set them without unsafe code.
+        // The protocol needs descriptors 3 and 4. Only a shell can set them without unsafe code.
         let mut child = Command::new("sh")
             .args(["-c", r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>&2"#])
             .arg(program)
@@ -72,7 +72,8 @@ impl Browser {
                 "--disable-component-update",
                 "--disable-sync",
             ])
-            // Only our own pages are opened, and root, who runs tests in containers, has no sandbox.
+            // Chromium has no sandbox for root, who runs tests in containers. The tests open only
+            // their own pages.
             .args([
                 "--no-sandbox",
                 "--disable-dev-shm-usage",
@@ -90,7 +91,7 @@ impl Browser {
             to: tokio::sync::Mutex::new(child.stdin.take().expect("it was piped")),
             last: AtomicU64::new(0),
             asked: Mutex::default(),
-            told: Mutex::default(),
+            events: Mutex::default(),
         });
         tokio::spawn(listen(
             link.clone(),
@@ -107,25 +108,25 @@ impl Browser {
         self.link.clone()
     }
 
-    /// JoinSets it and waits until it has ended, so that its folder can go.
+    /// Closes the browser and waits for the end of its process, so that its folder can be removed.
     pub(crate) async fn close(mut self) {
         let asked = self.link.ask("Browser.close", json!({}), None).await;
         assert_eq!(asked, json!({}));
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended
-            .expect("Chromium ends when it is told")
-            .expect("its end can be seen");
+            .expect("Chromium exits after Browser.close")
+            .expect("the exit status can be read");
     }
 }
 
 impl Link {
-    /// Asks for something and gives the answer; a refusal fails the test.
+    /// Sends a command and returns its answer; panics when Chromium refuses it.
     pub(crate) async fn ask(&self, method: &str, params: Value, session: Option<&str>) -> Value {
         let answer = self.ask_for(method, params, session).await;
         answer.unwrap_or_else(|refusal| panic!("{method} was refused: {refusal}"))
     }
 
-    /// Asks for something and gives the answer, or why it was refused.
+    /// Sends a command and returns its answer, or the error.
     pub(crate) async fn ask_for(
         &self,
         method: &str,
@@ -136,7 +137,7 @@ impl Link {
         let (answer, answered) = oneshot::channel();
         self.asked
             .lock()
-            .expect("nobody panics with it")
+            .expect("the lock is not poisoned")
             .insert(id, answer);
         let mut message = json!({ "id": id, "method": method, "params": params });
         if let Some(session) = session {
@@ -149,21 +150,22 @@ impl Link {
             .await
             .write_all(&bytes)
             .await
-            .expect("Chromium listens");
+            .expect("Chromium reads commands");
         let answer = tokio::time::timeout(PATIENCE, answered).await;
         let mut answer = answer
             .unwrap_or_else(|_| panic!("no answer to {method}"))
-            .expect("Chromium has not ended");
+            .expect("Chromium still runs");
         match answer.get_mut("error") {
             Some(refusal) => Err(refusal.take()),
             None => Ok(answer["result"].take()),
         }
     }
 
-    /// What a session has told by itself so far.
-    pub(crate) fn told(&self, session: &str) -> Vec<Value> {
-        let told = self.told.lock().expect("nobody panics with it");
-        told.iter()
+    /// Returns the events that a session has sent so far.
+    pub(crate) fn events(&self, session: &str) -> Vec<Value> {
+        let events = self.events.lock().expect("the lock is not poisoned");
+        events
+            .iter()
             .filter(|event| event["sessionId"] == session)
             .cloned()
             .collect()
@@ -177,7 +179,7 @@ async fn listen(link: Arc<Link>, from: ChildStdout) {
         match from.read_until(0, &mut message).await {
             Ok(1..) => {}
             // The browser has ended. The dropped sender wakes the waiting calls.
-            Ok(0) | Err(_) => return link.asked.lock().expect("nobody panics with it").clear(),
+            Ok(0) | Err(_) => return link.asked.lock().expect("the lock is not poisoned").clear(),
         }
         message.pop();
         let message: Value = serde_json::from_slice(&message).expect("Chromium speaks JSON");
@@ -186,15 +188,15 @@ async fn listen(link: Arc<Link>, from: ChildStdout) {
                 let asked = link
                     .asked
                     .lock()
-                    .expect("nobody panics with it")
+                    .expect("the lock is not poisoned")
                     .remove(&id);
-                // Who asked may have given up.
+                // The caller may have timed out.
                 asked.map(|asked| asked.send(message));
             }
             None => link
-                .told
+                .events
                 .lock()
-                .expect("nobody panics with it")
+                .expect("the lock is not poisoned")
                 .push(message),
         }
     }

@@ -1,4 +1,4 @@
-//! Ending instances and trees by hand, and joins of every kind.
+//! Cancelling and terminating instances and trees by clicking, and joins of every kind.
 
 use crate::Visit;
 use crate::page::{Page, Theme};
@@ -9,7 +9,7 @@ use outlast::prelude::*;
 use outlast::{InstanceId, Note};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_by_clicking_is_shown_until_the_machine_has_undone_what_it_did() {
+async fn a_cancel_is_shown_until_the_machine_has_finished_its_cleanup() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -40,7 +40,7 @@ async fn a_cancel_by_clicking_is_shown_until_the_machine_has_undone_what_it_did(
         .await;
     page.until(
         "!document.querySelector('[data-cancel]')",
-        "nothing to wish for",
+        "no mark of a cancel",
     )
     .await;
     visit.end().await;
@@ -48,7 +48,7 @@ async fn a_cancel_by_clicking_is_shown_until_the_machine_has_undone_what_it_did(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_is_asked_in_vain_and_then_terminated_by_clicking() {
+async fn a_running_step_that_ignores_its_cancel_is_terminated_by_clicking() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -61,7 +61,7 @@ async fn what_runs_is_asked_in_vain_and_then_terminated_by_clicking() {
     page.press("Cancel instance").await;
     page.until(
         "document.querySelector('[data-cancel=pending]')",
-        "the wish",
+        "the unanswered cancel",
     )
     .await;
     page.until_text("[data-cancel]", "cancel requested").await;
@@ -103,7 +103,7 @@ async fn a_tree_is_counted_before_it_is_cancelled_and_then_ends() {
     page.until_text("[data-join]", "3 of 3, 3 cancelled").await;
     stage.reaches(root, Status::Cancelled).await;
 
-    // What was done to each is on the parent.
+    // The parent shows the close action on each child.
     page.go(&format!("{}instances/{root}", stage.ui)).await;
     let children = stage.engine.children(root).await.unwrap();
     for child in children {
@@ -139,7 +139,7 @@ async fn one_instance_is_terminated_with_or_without_its_tree() {
         assert_eq!(
             child.status,
             Status::AwaitingSignal,
-            "nobody asked for the tree"
+            "the tree was not included"
         );
     }
 
@@ -160,7 +160,7 @@ async fn one_instance_is_terminated_with_or_without_its_tree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke() {
+async fn the_join_meter_shows_what_the_parent_waits_for_and_why_it_was_woken() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -263,7 +263,7 @@ async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke()
         if name == "window" {
             page.until_text(".family", "2 runnable, 2 held").await;
             let held = "[...document.querySelectorAll('.member .tag')].filter((tag) => tag.textContent === 'held')";
-            page.until(&format!("{held}.length === 2"), "who is held")
+            page.until(&format!("{held}.length === 2"), "the two held children")
                 .await;
             page.until_text(".family", "#4").await;
         }
@@ -281,7 +281,7 @@ async fn the_meter_of_each_kind_of_join_says_what_it_waits_for_and_why_it_woke()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_end_of_a_parent_did_to_its_children_is_shown_page_by_page() {
+async fn close_actions_of_a_terminated_parent_are_shown_page_by_page() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -329,7 +329,7 @@ fn plan(children: &[&str]) -> Plan {
     }
 }
 
-/// A team whose children all wait for a signal.
+/// Starts a team, and returns its id once all its children wait for a signal.
 async fn waiting_team(stage: &Stage, children: usize) -> InstanceId {
     let id = stage.team(plan(&vec!["wait"; children])).await;
     stage.reaches(id, Status::AwaitingChildren).await;

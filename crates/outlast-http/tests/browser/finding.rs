@@ -1,4 +1,4 @@
-//! Addresses, keys and themes: one finds everything again.
+//! Addresses, pages of a list, the keyboard and themes.
 
 use crate::Visit;
 use crate::page::Theme;
@@ -41,7 +41,7 @@ async fn an_address_holds_every_filter() {
         assert!(address.contains(part), "{part} is not in {address}");
     }
 
-    // Somebody else opens what was copied.
+    // Another page opens the copied address.
     let other = crate::page::Page::open(&visit.browser).await;
     let origin = stage.ui.trim_end_matches("/ui/");
     other.go(&format!("{origin}{address}")).await;
@@ -65,7 +65,7 @@ async fn an_address_holds_every_filter() {
     );
     other.press("Clear").await;
     other.until("location.search === ''", "no filter").await;
-    // The address changes first, then the screen is drawn anew.
+    // The address changes before the screen is redrawn.
     other
         .until(
             "document.querySelector('[name=machine]')?.value === ''",
@@ -78,7 +78,7 @@ async fn an_address_holds_every_filter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_go_back_and_forth_and_columns_are_chosen() {
+async fn the_list_pages_back_and_forth_and_its_columns_can_be_chosen() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -198,7 +198,7 @@ async fn the_keyboard_reaches_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_theme_is_the_systems_until_one_is_chosen() {
+async fn the_theme_follows_the_system_until_one_is_chosen() {
     let Some(visit) = Visit::start().await else {
         return;
     };

@@ -1,4 +1,4 @@
-//! A workflow on the screen of its instance: its timeline, what it waits for, its events, its runs.
+//! A workflow on the screen of its instance: its timeline, open waits, events and runs.
 
 use crate::Visit;
 use crate::flow_machines::{Crowd, Errand, Stuck};
@@ -12,7 +12,7 @@ use serde_json::json;
 const MARK: &str = "document.querySelector('[data-timeline]').marked = true";
 const MARKED: &str = "document.querySelector('[data-timeline]').marked === true";
 
-/// The rows of the timeline in which one thing lies over another, and those whose bar stands elsewhere than their name.
+/// A script that returns timeline rows whose parts overlap, or whose bar is not beside the name.
 const OVERLAPS: &str = "[...document.querySelectorAll('.timeline-names li')].filter((row) => { \
     const parts = [...row.children].map((part) => part.getBoundingClientRect()).filter((box) => box.width > 0); \
     const bar = document.querySelector(`[data-bar='${row.dataset.call}']`).getBoundingClientRect(); \
@@ -31,7 +31,7 @@ fn errand(checks: &[&str]) -> Errand {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workflow_is_drawn_and_goes_on_when_its_signal_is_sent_by_clicking() {
+async fn a_workflow_is_drawn_and_continues_after_a_signal_sent_by_clicking() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -42,7 +42,7 @@ async fn a_workflow_is_drawn_and_goes_on_when_its_signal_is_sent_by_clicking() {
     page.go(&format!("{}instances/{id}", stage.ui)).await;
     page.until_text("[data-waiting]", "signal approved (call ")
         .await;
-    // What is open, with its group and its children.
+    // The open waits, with their group and children.
     page.until_text("[data-waits]", "approved").await;
     page.until_text("[data-group]", "4 of 5 open; the first one wins")
         .await;
@@ -51,7 +51,7 @@ async fn a_workflow_is_drawn_and_goes_on_when_its_signal_is_sent_by_clicking() {
         "four calls, some with their child",
     )
     .await;
-    // The timeline: a bar for each call, children with links, failures and timers.
+    // The timeline has a bar for each call, links to children, failures and timers.
     page.until(
         "document.querySelectorAll('[data-timeline] [data-call]').length === document.querySelectorAll('[data-timeline] [data-bar]').length",
         "a bar for each call",
@@ -67,15 +67,14 @@ async fn a_workflow_is_drawn_and_goes_on_when_its_signal_is_sent_by_clicking() {
     .await;
     page.until(
         "document.querySelectorAll('.call-bar.is-open').length >= 4",
-        "what is open",
+        "four open calls",
     )
     .await;
-    // To scale: what took longer is longer.
+    // The bars are to scale: a longer call has a longer bar.
     let longest = "(() => { const width = (call) => document.querySelector(`[data-bar='${call}'] .bar`).getBoundingClientRect().width; \
         const packs = [...document.querySelectorAll('.timeline-names .is-activity')].filter((row) => row.textContent.includes('pack')).map((row) => width(row.dataset.call)); \
         return packs.length === 3 && packs[1] > packs[2] && packs[2] > packs[0]; })()";
-    page.until(longest, "bars as long as what they stand for")
-        .await;
+    page.until(longest, "bars as long as their calls").await;
     page.until_text("[data-events]", "too fragile to be insured")
         .await;
     for (theme, name) in [(Theme::Light, "workflow"), (Theme::Dark, "workflow-dark")] {
@@ -85,7 +84,7 @@ async fn a_workflow_is_drawn_and_goes_on_when_its_signal_is_sent_by_clicking() {
     }
     page.prefer(Theme::Light).await;
 
-    // Live: the page is not loaded anew.
+    // The page updates without a reload.
     page.value(MARK).await;
     page.until(
         "document.querySelector('.connection').dataset.state === 'live'",
@@ -110,13 +109,10 @@ async fn a_workflow_is_drawn_and_goes_on_when_its_signal_is_sent_by_clicking() {
         "a timeline that has ended",
     )
     .await;
-    page.until(
-        "!document.querySelector('[data-waits]')",
-        "nothing to wait for",
-    )
-    .await;
+    page.until("!document.querySelector('[data-waits]')", "no open wait")
+        .await;
     assert_eq!(page.value(MARKED).await, true);
-    // What was sent is text.
+    // The payload is shown as text.
     page.until_text("[data-events]", "<img src=x onerror=window.hit=1>")
         .await;
     assert_eq!(
@@ -144,7 +140,7 @@ async fn hostile_payloads_in_events_stay_text() {
     page.go(&format!("{}instances/{id}", stage.ui)).await;
     page.until_text("[data-events]", "<script>window.hit=1</script>")
         .await;
-    // What is folded is opened, and stays open while the page is drawn anew.
+    // Every fold is opened, and stays open while the page is redrawn.
     page.until(
         "[...document.querySelectorAll('[data-events] details:not([open]) summary')].every((fold) => fold.click() ?? true) && !document.querySelector('[data-events] details:not([open])')",
         "everything to unfold",
@@ -152,7 +148,7 @@ async fn hostile_payloads_in_events_stay_text() {
     .await;
     page.until(
         "[...document.querySelectorAll('[data-events] details json-view')].some((view) => view.textContent.includes('on_parent_close'))",
-        "what is stored",
+        "the stored payload",
     )
     .await;
     assert_eq!(
@@ -165,7 +161,7 @@ async fn hostile_payloads_in_events_stay_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_are_chosen_by_link_and_by_keyboard_and_are_in_the_address() {
+async fn a_run_is_chosen_by_link_and_kept_in_the_address() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -183,7 +179,7 @@ async fn runs_are_chosen_by_link_and_by_keyboard_and_are_in_the_address() {
     page.until_text(".runs [aria-current]", "Run 2").await;
     page.until(
         "document.querySelector('.call-bar.is-open')",
-        "what is open",
+        "an open call",
     )
     .await;
     page.press("Run 1").await;
@@ -199,18 +195,18 @@ async fn runs_are_chosen_by_link_and_by_keyboard_and_are_in_the_address() {
             .await
             .ends_with(&format!("instances/{id}?run=1"))
     );
-    // The address shows the same to somebody else.
+    // Opening the address directly shows the same run.
     page.go(&format!("{}instances/{id}?run=1", stage.ui)).await;
     page.until_text(".runs [aria-current]", "Run 1").await;
     page.until_text("[data-events]", "continued as new").await;
-    // The keyboard goes through calls with something to open.
+    // The keyboard moves through the rows that can be opened.
     page.key("j").await;
     page.until(
         "document.activeElement.closest('[data-row]')",
         "a row with the focus",
     )
     .await;
-    // A run that never was says so.
+    // The page says that a run does not exist.
     page.go(&format!("{}instances/{id}?run=7", stage.ui)).await;
     page.until_text("main", "has no run 7 yet").await;
     visit.end_but_for(&["404"]).await;
@@ -218,7 +214,7 @@ async fn runs_are_chosen_by_link_and_by_keyboard_and_are_in_the_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blocked_replay_shows_both_sides_and_a_long_history_is_folded() {
+async fn a_blocked_replay_is_explained_and_a_long_history_is_folded() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -232,7 +228,7 @@ async fn a_blocked_replay_shows_both_sides_and_a_long_history_is_folded() {
     page.until_text("[data-waiting]", "is blocked").await;
     page.until(
         "document.querySelector('[data-moment=replay_blocked]')",
-        "the moment it was blocked",
+        "the mark of the blocked replay",
     )
     .await;
     page.picture(&pictures().join("workflow-blocked.png")).await;
@@ -273,7 +269,7 @@ async fn a_blocked_replay_shows_both_sides_and_a_long_history_is_folded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_was_applied_is_drawn_and_told() {
+async fn applied_close_policies_are_drawn_and_listed() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -283,20 +279,20 @@ async fn a_policy_that_was_applied_is_drawn_and_told() {
     page.size(1360, 1180).await;
     stage.engine.terminate(id, Note::by("ada")).await.unwrap();
     let children = stage.engine.children(id).await.unwrap();
-    let told = children.iter().rfind(|it| it.status != Status::Done);
-    let told = told.unwrap().id;
-    stage.reaches(told, Status::Cancelled).await;
+    let live = children.iter().rfind(|it| it.status != Status::Done);
+    let live = live.unwrap().id;
+    stage.reaches(live, Status::Cancelled).await;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
     page.until(
         "document.querySelectorAll('[data-applied=request_cancel]').length === 2",
-        "a mark on each child that was told",
+        "a mark on each cancelled child",
     )
     .await;
     page.until_text(".timeline-names", "asked to cancel").await;
-    // One had ended, which its parent did not live to see.
+    // One child was done before its parent was terminated; the parent had not recorded its end.
     page.until(
         "[...document.querySelectorAll('.timeline-names .is-child')].some((row) => row.querySelector('a') && row.textContent.includes('done'))",
-        "how a child stands that was left behind",
+        "the status of the child that was done",
     )
     .await;
     page.until_text("[data-events]", "policy applied").await;
@@ -312,8 +308,8 @@ async fn a_policy_that_was_applied_is_drawn_and_told() {
         page.picture(&pictures().join(format!("{name}.png"))).await;
     }
     page.prefer(Theme::Light).await;
-    // The child tells the same from its side, and leads back to the run that has started it.
-    page.go(&format!("{}instances/{told}", stage.ui)).await;
+    // The child shows the same reason, and links to the run that started it.
+    page.go(&format!("{}instances/{live}", stage.ui)).await;
     page.until_text("[data-origin]", "of run 1").await;
     page.until_text(
         ".cancel-reason",
@@ -396,7 +392,7 @@ async fn a_long_timeline_fits_a_wide_and_a_narrow_screen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workflow_on_postgresql_is_drawn_with_its_window_and_goes_on() {
+async fn a_workflow_on_postgresql_is_drawn_with_its_window_and_completes() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -430,7 +426,7 @@ async fn a_workflow_on_postgresql_is_drawn_with_its_window_and_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_of_a_timeline_are_made_of_events() {
+async fn timeline_rows_are_built_from_events() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -450,7 +446,7 @@ async fn rows_of_a_timeline_are_made_of_events() {
         event(4, 10, "timer_scheduled", Some(4), group),
         event(5, 40, "activity_failed", Some(3), none.clone()),
         event(6, 41, "group_resolved", Some(2), none.clone()),
-        // An activity that is waited for alone is told like any child when it was started.
+        // A single activity has a `child_started` event, like any child.
         event(7, 50, "activity_scheduled", Some(5), none.clone()),
         event(8, 60, "child_started", Some(5), none.clone()),
         event(9, 70, "activity_scheduled", Some(6), none.clone()),

@@ -1,12 +1,12 @@
-//! An hour that looks as if the shop had been open: for pictures, which a stage of some seconds would leave empty.
+//! Run stats of an invented hour. The charts of a stage that runs for seconds would be empty.
 
 use outlast_core::{Delays, RunStats, Runs, Timestamp};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const MINUTE_MICROS: i64 = 60_000_000;
 
-/// Ways that are taken: machine, version, step, outcome, next, how often of a hundred, how long in microseconds.
-const WAYS: [(&str, i32, &str, &str, &str, u64, u64); 16] = [
+/// The runs: machine, version, step, outcome, next step, percentage, duration in microseconds.
+const RUNS: [(&str, i32, &str, &str, &str, u64, u64); 16] = [
     ("checkout", 2, "start", "wait", "charge", 100, 2_100),
     ("checkout", 2, "charge", "next", "reserve", 92, 11_000),
     ("checkout", 2, "charge", "next", "refund", 5, 9_000),
@@ -25,21 +25,21 @@ const WAYS: [(&str, i32, &str, &str, &str, u64, u64); 16] = [
     ("send_mail", 1, "perform", "retry", "perform", 9, 3_000_000),
 ];
 
-/// What was counted in the minutes before this one.
+/// Returns the run stats of the 59 minutes before this one.
 pub(crate) fn hour() -> RunStats {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("the clock is past 1970")
         .as_micros();
-    let this_minute = i64::try_from(now).expect("it is not that late") / MINUTE_MICROS;
+    let this_minute = i64::try_from(now).expect("the time fits into an i64") / MINUTE_MICROS;
     let mut stats = RunStats::default();
     for back in 1..60_u32 {
         let minute = Timestamp((this_minute - i64::from(back)) * MINUTE_MICROS);
-        // A calm wave, with something of its own in every minute.
+        // A slow wave with some noise per minute.
         let busy = 320.0 + 140.0 * (f64::from(back) / 7.0).sin() + f64::from(back * 37 % 50);
         let of = |percent: u64| (busy * percent as f64 / 100.0) as u64;
-        for (machine, version, step, outcome, next, percent, micros) in WAYS {
-            // What goes wrong goes wrong now and then.
+        for (machine, version, step, outcome, next, percent, micros) in RUNS {
+            // Failures and retries peak every fifth minute.
             let is_bad = outcome == "fail" || outcome == "retry";
             let count = if is_bad && back % 5 != 0 {
                 of(percent) / 6

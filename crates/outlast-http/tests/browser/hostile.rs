@@ -1,11 +1,11 @@
-//! Payloads are other people's: whatever they hold stays text, to the letter.
+//! Hostile payloads: the page shows their exact content as text.
 
 use crate::Visit;
 use crate::page::Page;
 use crate::stage::{Setting, Stage};
 use serde_json::json;
 
-/// Inserts an instance whose state is this text, as it is.
+/// Inserts an instance with exactly this text as its state, and returns its id.
 async fn insert(page: &Page, name: &str, state: &str) -> String {
     let body = format!(
         r#"{{"machine":"hostile","step":{},"queue":"nobody","state":{state}}}"#,
@@ -22,7 +22,7 @@ async fn insert(page: &Page, name: &str, state: &str) -> String {
     id.to_owned()
 }
 
-/// What the viewer shows, without the buttons and the spaces of its layout.
+/// Returns the text of the viewer without its buttons and labels.
 async fn shown(page: &Page) -> String {
     let shown = "(() => {
         const copy = document.querySelector('[data-json=state] json-view').cloneNode(true);
@@ -33,7 +33,7 @@ async fn shown(page: &Page) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_payloads_stay_text_to_the_letter() {
+async fn hostile_payloads_are_shown_unchanged_as_text() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -60,13 +60,13 @@ async fn hostile_payloads_stay_text_to_the_letter() {
             "its state",
         )
         .await;
-        // What is folded is opened.
+        // Every fold is opened.
         page.until("[...document.querySelectorAll('json-view [aria-expanded=false]')].every((fold) => fold.click()) && !document.querySelector('json-view [aria-expanded=false]')", "everything to unfold").await;
         let seen = shown(page).await;
         assert_eq!(without_layout(&seen), without_layout(&state));
         assert!(
             page.text("main").await.contains(attack),
-            "the step's name is not shown as it is"
+            "the name of the step is not shown unchanged"
         );
     }
     assert_eq!(
@@ -90,7 +90,7 @@ async fn hostile_payloads_stay_text_to_the_letter() {
     stage.end().await;
 }
 
-/// Spaces outside of strings are layout.
+/// Removes the spaces outside strings.
 fn without_layout(json: &str) -> String {
     let (mut out, mut in_string, mut escaped) = (String::new(), false, false);
     for character in json.chars() {

@@ -1,15 +1,15 @@
-//! The page keeps up with what happens, also when the connection does not.
+//! Live updates of the page, also after a broken connection.
 
 use crate::Visit;
 use crate::stage::{Setting, Stage};
 use outlast::Status;
 
-/// Marks the page, so that one that was loaded again is noticed.
+/// Marks the page, so that a test notices a reload.
 const MARK: &str = "window.mark = 'the same page'";
 const MARKED: &str = "window.mark === 'the same page'";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happens_shows_without_loading_the_page_again() {
+async fn changes_appear_without_reloading_the_page() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -50,14 +50,14 @@ async fn what_happens_shows_without_loading_the_page_again() {
     page.press("Overview").await;
     page.until(
         "document.querySelector('[data-count=done]').textContent === '2'",
-        "two that are done",
+        "two done instances",
     )
     .await;
     stage.checkout(3).await;
     stage.pay(3, 100).await;
     page.until(
         "document.querySelector('[data-count=done]').textContent === '3'",
-        "three that are done",
+        "three done instances",
     )
     .await;
 
@@ -66,14 +66,14 @@ async fn what_happens_shows_without_loading_the_page_again() {
     for number in 4..=6 {
         stage.checkout(number).await;
     }
-    page.until("document.querySelector(\"[data-step-count='charge awaiting_signal']\").textContent === '3'", "three at a step").await;
+    page.until("document.querySelector(\"[data-step-count='charge awaiting_signal']\").textContent === '3'", "three instances at a step").await;
     assert_eq!(page.value(MARKED).await, true);
     visit.end().await;
     stage.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broken_stream_is_mended_and_nothing_is_missed() {
+async fn a_broken_stream_reconnects_and_misses_no_change() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -91,7 +91,7 @@ async fn a_broken_stream_is_mended_and_nothing_is_missed() {
     stage.hang_up();
     page.until(
         "document.querySelector('.connection').dataset.state === 'polling'",
-        "that it is broken",
+        "the broken stream",
     )
     .await;
     stage.pay(1, 100).await;
@@ -99,7 +99,7 @@ async fn a_broken_stream_is_mended_and_nothing_is_missed() {
     stage.pick_up();
     page.until(
         "document.querySelector('[data-status=done]')",
-        "what happened meanwhile",
+        "the change during the interruption",
     )
     .await;
     page.until(
@@ -120,7 +120,7 @@ async fn a_broken_stream_is_mended_and_nothing_is_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_join_counts_up_while_one_looks() {
+async fn the_join_meter_updates_while_the_page_is_open() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -151,7 +151,7 @@ async fn a_join_counts_up_while_one_looks() {
         .engine
         .signal(waiting, crate::machines::Restocked {})
         .await
-        .expect("it is delivered");
+        .expect("the signal is delivered");
     page.until_text("[data-join='1']", "4 of 4, 1 failed").await;
     assert_eq!(page.value(MARKED).await, true);
     visit.end().await;

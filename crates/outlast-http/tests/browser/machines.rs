@@ -1,4 +1,4 @@
-//! Machines that are worth looking at: they wait, fan out, fail, retry and end in every way.
+//! The machines of the stage: they wait, fan out, fail, retry and end in every way.
 
 use outlast::prelude::*;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) enum Order {
     Refund { number: u64 },
 }
 
-/// What somebody wants to have.
+/// The content of an order.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Cart {
     number: u64,
@@ -50,7 +50,7 @@ impl Cart {
                 line("chair", 4, 7_900),
                 line("lamp", 2, 3_950),
             ],
-            // Larger than what a JavaScript number holds.
+            // Larger than the largest exact integer in JavaScript.
             tracking: 9_007_199_254_740_993,
             is_gift: number.is_multiple_of(2),
         }
@@ -115,7 +115,7 @@ impl Machine for Checkout {
     }
 }
 
-/// The same a year ago: some of its instances are still there.
+/// Version 1 of the same machine. Some of its instances still exist.
 pub(crate) struct OldCheckout;
 
 #[derive(Serialize, Deserialize)]
@@ -169,7 +169,7 @@ impl Machine for Fulfilment {
     }
 }
 
-/// A line of it. A lamp is never there, and a chair has to come first.
+/// A line of an order. A lamp is never in stock, and a chair waits until it is restocked.
 pub(crate) struct LineItem;
 
 #[derive(Serialize, Deserialize)]
@@ -203,7 +203,7 @@ impl Signal for Restocked {
     const NAME: &'static str = "restocked";
 }
 
-/// A mail that is not sent before the other side is well again.
+/// A mail, sent only when the mail server is well.
 pub(crate) struct Mailing {
     pub(crate) is_well: Arc<AtomicBool>,
 }
@@ -237,7 +237,7 @@ impl Job for Mailing {
     }
 }
 
-/// Sleeps for an hour, and records its way.
+/// Sleeps for an hour, and records its transitions.
 pub(crate) struct Patrol;
 
 #[derive(Serialize, Deserialize)]

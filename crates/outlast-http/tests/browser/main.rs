@@ -1,7 +1,9 @@
-//! The dashboard in a real browser: Debian's Chromium, against a real engine and router on this machine.
+//! Tests of the dashboard in a real browser: Debian's Chromium, with a real engine and router on
+//! this machine.
 //!
-//! Without Chromium every test says that it is skipped; `./scripts/test.sh` installs it. Pictures of each screen are left
-//! in `target/screenshots`; the ones in `docs/images` are copies of those.
+//! Without Chromium every test says that it is skipped; `./scripts/test.sh` installs it. The tests
+//! write a picture of each screen to `target/screenshots`. The pictures in `docs/images` are
+//! copies.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -32,10 +34,11 @@ use devtools::Browser;
 use page::Page;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// One browser at a time: two of them on a small machine make each other late, and some tests look at the time.
+/// Allows one browser at a time. Some tests measure time, and two browsers on a small machine slow
+/// each other down.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// A browser with a page, or nothing where there is no Chromium.
+/// A browser with a page.
 struct Visit {
     browser: Browser,
     page: Page,
@@ -43,6 +46,7 @@ struct Visit {
 }
 
 impl Visit {
+    /// Starts a browser; `None` where there is no Chromium.
     async fn start() -> Option<Visit> {
         let alone = ALONE.lock().await;
         let browser = Browser::start()?;
@@ -54,12 +58,12 @@ impl Visit {
         })
     }
 
-    /// JoinSets the visit, which must have been without complaints.
+    /// Ends the visit. The page must not have reported any error or warning.
     async fn end(self) {
         self.end_but_for(&[]).await;
     }
 
-    /// JoinSets the visit; only these complaints may have been made.
+    /// Ends the visit. The page may have reported only these errors and warnings.
     async fn end_but_for(self, allowed: &[&str]) {
         self.page.check_quiet(allowed);
         self.browser.close().await;

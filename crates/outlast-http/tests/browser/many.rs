@@ -1,17 +1,17 @@
-//! Quick, also when there is very much.
+//! The speed of the page, also with very many instances.
 
 use crate::Visit;
 use crate::stage::{Setting, Stage};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A second on an idle machine; one that runs other tests beside is given some more.
+/// The limit for the best of three first paints.
 const FIRST_PAINT: Duration = Duration::from_millis(1000);
 
-/// How long counting a million may take on a machine that does other things too.
+/// The limit for counting a million instances on a busy machine.
 const COUNTED: Duration = Duration::from_secs(240);
 
-/// How many instances; a million with `OUTLAST_TEST_INSTANCES=1000000`.
+/// The default number of instances. `OUTLAST_TEST_INSTANCES=1000000` makes it a million.
 const INSTANCES: u64 = 100_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,11 +53,11 @@ async fn screens_stay_quick_with_very_many_instances() {
         "document.querySelector('.tile.is-failed')?.title === '{} failed'",
         with_commas(count / 50)
     );
-    // Counting goes by slices with rests between them, so that the database has time for others.
+    // The step counter pauses between slices, so that the database has time for other work.
     while !page.becomes(&all).await {
         assert!(
             started.elapsed() < COUNTED,
-            "not all are counted after {COUNTED:?}"
+            "the count is not complete after {COUNTED:?}"
         );
     }
     eprintln!(
@@ -94,7 +94,8 @@ async fn screens_stay_quick_with_very_many_instances() {
         eprintln!("{what}: {took:?}");
         assert!(took < Duration::from_secs(5), "{what} took {took:?}");
     }
-    // The oldest by a key that is free again: nothing leads to it, so it is looked for page by page.
+    // The oldest instance, by a key that is free again. No index has such a key, so the list is
+    // searched page by page.
     let started = Instant::now();
     page.go(&format!("{}instances?key=key%3A7", stage.ui)).await;
     let further = "[...document.querySelectorAll('button')].some((each) => each.textContent === 'Search older')";
@@ -134,8 +135,9 @@ fn with_commas(number: u64) -> String {
     groups.join(",")
 }
 
-/// Makes a database with so many instances, in one statement: of every hundred, two have failed, three wait for a
-/// signal, five could run in a queue that nobody serves, and the rest is done.
+/// Fills a database with the given number of instances in one statement. Of every hundred, two
+/// have failed, three wait for a signal, five are runnable in an unserved queue, and the rest is
+/// done.
 fn fill(file: &Path, count: u64) {
     drop(outlast::Sqlite::open(file).unwrap());
     let database = rusqlite::Connection::open(file).unwrap();

@@ -1,4 +1,4 @@
-//! One page of the browser: what a person does there, and what can be seen of it.
+//! One page of the browser: actions of a person on it, and its content.
 
 use crate::devtools::{Browser, Link};
 use base64::Engine as _;
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How long the page may take to become what a test waits for.
+/// How long a test waits for a condition of the page.
 const PATIENCE_MS: u64 = 20_000;
 
-/// A page without history, cookies or storage of others.
+/// A page with its own history, cookies and storage.
 pub(crate) struct Page {
     link: Arc<Link>,
     session: String,
 }
 
-/// The colours a person asks for.
+/// A colour theme.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Theme {
     Light,
@@ -72,7 +72,7 @@ impl Page {
         self.ask("Emulation.setDeviceMetricsOverride", size).await;
     }
 
-    /// What the system says the person likes.
+    /// Sets the theme that the system prefers.
     pub(crate) async fn prefer(&self, theme: Theme) {
         let feature = json!({ "name": "prefers-color-scheme", "value": theme.word() });
         self.ask(
@@ -96,13 +96,13 @@ impl Page {
         .await;
     }
 
-    /// The value of an expression in the page.
+    /// Returns the value of an expression in the page.
     pub(crate) async fn value(&self, expression: &str) -> Value {
         let value = self.value_here(expression).await;
-        value.unwrap_or_else(|| panic!("the page is gone while it was asked for {expression}"))
+        value.unwrap_or_else(|| panic!("the page was closed during {expression}"))
     }
 
-    /// The value of an expression, unless the page is left for another one meanwhile.
+    /// Returns the value of an expression, or `None` when the page navigates meanwhile.
     async fn value_here(&self, expression: &str) -> Option<Value> {
         let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true });
         let asked = self
@@ -123,7 +123,7 @@ impl Page {
         Some(answer["result"]["value"].clone())
     }
 
-    /// The text of what a selector finds first, or of nothing.
+    /// Returns the text of the first element that matches, or an empty text.
     pub(crate) async fn text(&self, selector: &str) -> String {
         let text = self
             .value(&format!(
@@ -134,16 +134,16 @@ impl Page {
         text.as_str().expect("text is text").to_owned()
     }
 
-    /// Waits until an expression is true; `what` says what was waited for when it never is.
+    /// Waits until an expression is true. `what` names the condition in the panic of a timeout.
     pub(crate) async fn until(&self, condition: &str, what: &str) {
         if !self.becomes(condition).await {
             let shown = self.value("document.body?.innerText ?? ''").await;
             let shown = shown.as_str().unwrap_or_default();
-            panic!("waited in vain for {what}: {condition}\nthe page shows:\n{shown}");
+            panic!("timed out waiting for {what}: {condition}\nthe page shows:\n{shown}");
         }
     }
 
-    /// Whether an expression becomes true while a test has patience.
+    /// Waits until an expression is true; returns false after a timeout.
     pub(crate) async fn becomes(&self, condition: &str) -> bool {
         let wait = format!(
             "new Promise((resolve) => {{
@@ -158,14 +158,14 @@ impl Page {
             }})"
         );
         loop {
-            // What waited with a page that was left waits with the next one.
+            // After a navigation the wait begins again on the new page.
             if let Some(seen) = self.value_here(&wait).await {
                 return seen == true;
             }
         }
     }
 
-    /// Waits until the text of the page, or of a part of it, contains something.
+    /// Waits until the first element that matches contains a text.
     pub(crate) async fn until_text(&self, selector: &str, text: &str) {
         let condition = format!(
             "document.querySelector({}).textContent.includes({})",
@@ -175,8 +175,8 @@ impl Page {
         self.until(&condition, text).await;
     }
 
-    /// Clicks in the middle of what a selector finds first, with a real pointer: what is covered or off the page is
-    /// not clicked.
+    /// Clicks in the middle of the first element that matches, with a real pointer. A covered or
+    /// invisible element does not get the click.
     pub(crate) async fn click(&self, selector: &str) {
         let find = format!("document.querySelector({})", json!(selector));
         self.click_on(&find, selector).await;
@@ -209,7 +209,7 @@ impl Page {
         }
     }
 
-    /// Types into what has the focus.
+    /// Types into the focused element.
     pub(crate) async fn write(&self, text: &str) {
         self.ask("Input.insertText", json!({ "text": text })).await;
     }
@@ -244,7 +244,7 @@ impl Page {
             .to_owned()
     }
 
-    /// Takes a picture of what is visible.
+    /// Takes a picture of the visible part of the page.
     pub(crate) async fn picture(&self, file: &Path) {
         let taken = self
             .ask("Page.captureScreenshot", json!({ "format": "png" }))
@@ -253,14 +253,15 @@ impl Page {
         let bytes = base64::engine::general_purpose::STANDARD
             .decode(bytes)
             .expect("a picture is base64");
-        std::fs::create_dir_all(file.parent().expect("it is in a folder"))
+        std::fs::create_dir_all(file.parent().expect("the picture has a folder"))
             .expect("a folder can be made");
         std::fs::write(file, bytes).expect("a picture can be kept");
     }
 
-    /// Checks what must hold of every page: nothing complained, and no request left this machine.
+    /// Panics when the page has reported an error or a warning that is not allowed, or has sent a
+    /// request to another machine.
     pub(crate) fn check_quiet(&self, allowed: &[&str]) {
-        for event in self.link.told(&self.session) {
+        for event in self.link.events(&self.session) {
             let params = &event["params"];
             let trouble = match event["method"].as_str().unwrap_or_default() {
                 "Runtime.exceptionThrown" => Some(params["exceptionDetails"].to_string()),
@@ -290,7 +291,7 @@ impl Page {
     }
 }
 
-/// A request that does not stay on this machine.
+/// Returns a complaint about a URL on another machine.
 fn leaving(url: &str) -> Option<String> {
     let stays = ["http://127.0.0.1:", "data:", "about:", "blob:"]
         .iter()

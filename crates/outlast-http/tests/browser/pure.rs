@@ -1,11 +1,11 @@
-//! What the page computes without drawing, asked of its own modules in the browser.
+//! Functions of the page that draw nothing, called in the browser.
 
 use crate::Visit;
 use crate::stage::{Setting, Stage};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_json_reader_keeps_what_is_raw_and_refuses_what_is_not_json() {
+async fn the_json_reader_keeps_raw_values_and_refuses_invalid_json() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -29,7 +29,7 @@ async fn the_json_reader_keeps_what_is_raw_and_refuses_what_is_not_json() {
         expected.to_string().replace("-150.0", "-150")
     );
 
-    // As the browser's own reader sees it, which knows everything but the letter of numbers.
+    // The browser's own parser decides which of these texts are valid.
     let refused = r#"import('./data/json.js').then(({ problemOf }) => ['', ' ', '{', '[1,]', '{"a":}', '{"a"}', '{a:1}', "'x'", '01', '1.', '.5', '+1', '1e', 'nul', 'truefalse', '"\n"', '"\\x"', '"', '[1 2]', '{} {}', '[}', '{"a":1,}', 'NaN', '"\\u12"',
             '1', '"x"', '[]', '{}', ' [ 1 , { "a" : [ ] } ] ', '-0.5E+9', 'null', '"\\ud800"', '{"":""}']
         .filter((text) => {
@@ -49,7 +49,8 @@ async fn graphs_of_any_shape_are_laid_out_without_overlaps() {
     };
     let stage = Stage::sqlite(Setting::default()).await;
     visit.page.go(&stage.ui).await;
-    // Made by a small generator with a fixed seed: circles, lone nodes, double edges and all.
+    // A small generator with a fixed seed makes the graphs, with cycles, isolated nodes and double
+    // edges.
     let check = r#"import('./draw/graph.js').then(({ layout }) => {
         let seed = 42;
         const next = (below) => {
@@ -79,7 +80,8 @@ async fn graphs_of_any_shape_are_laid_out_without_overlaps() {
     stage.end().await;
 }
 
-/// A module is named relative to the page's base, not to nowhere, where the expression comes from.
+/// Makes the import relative to the base of the page, because an evaluated expression has no
+/// address of its own.
 fn from_base(script: &str) -> String {
     script.replace("import('./", "import(document.baseURI + '")
 }

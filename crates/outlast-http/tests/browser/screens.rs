@@ -1,4 +1,4 @@
-//! Every screen with data, in both themes, at both widths, at any address.
+//! Every screen with data, in both themes, at both widths, below any prefix.
 
 use crate::Visit;
 use crate::history;
@@ -6,7 +6,7 @@ use crate::page::{Page, Theme};
 use crate::stage::{Cast, Setting, Stage};
 use std::path::PathBuf;
 
-/// A screen: its name, its path and what must be seen there.
+/// A screen: its name, its path, and the texts that selectors must find there.
 struct Screen {
     name: &'static str,
     path: String,
@@ -131,8 +131,9 @@ async fn look(page: &Page, base: &str, screen: &Screen) {
     }
 }
 
-/// Engines count in memory and write their counts down every few seconds.
-async fn traffic_is_counted(page: &Page, base: &str) {
+/// Waits until the charts and the counts show numbers. Engines write their run stats every few
+/// seconds.
+async fn runs_are_counted(page: &Page, base: &str) {
     page.go(base).await;
     page.until(
         "[...document.querySelectorAll('.chart .bars')].some((bars) => bars.children.length > 0)",
@@ -141,7 +142,7 @@ async fn traffic_is_counted(page: &Page, base: &str) {
     .await;
     page.until(
         "[...document.querySelectorAll('.tile b')].some((count) => count.textContent !== '0')",
-        "the survey",
+        "the counts of the instances",
     )
     .await;
 }
@@ -157,7 +158,7 @@ async fn every_screen_shows_the_data_in_both_themes() {
     })
     .await;
     let cast = stage.populate().await;
-    traffic_is_counted(&visit.page, &stage.ui).await;
+    runs_are_counted(&visit.page, &stage.ui).await;
     for theme in [Theme::Light, Theme::Dark] {
         visit.page.prefer(theme).await;
         for screen in screens(&cast) {
@@ -196,7 +197,7 @@ async fn every_screen_shows_the_data_of_postgresql() {
     };
     let stage = Stage::postgres(Setting::default()).await;
     let cast = stage.populate().await;
-    traffic_is_counted(&visit.page, &stage.ui).await;
+    runs_are_counted(&visit.page, &stage.ui).await;
     for screen in screens(&cast) {
         look(&visit.page, &stage.ui, &screen).await;
     }
@@ -216,7 +217,7 @@ async fn every_screen_works_below_a_prefix_and_on_a_phone() {
     let stage = Stage::sqlite(setting).await;
     let cast = stage.populate().await;
     visit.page.size(390, 800).await;
-    traffic_is_counted(&visit.page, &stage.ui).await;
+    runs_are_counted(&visit.page, &stage.ui).await;
     for screen in screens(&cast) {
         look(&visit.page, &stage.ui, &screen).await;
         let (wide, room) = (
@@ -248,7 +249,7 @@ async fn on_a_phone_names_can_be_read_and_every_action_is_on_the_screen() {
     let cast = stage.populate().await;
     let mut screens = screens(&cast);
     screens.push(long_names(&stage).await);
-    traffic_is_counted(&visit.page, &stage.ui).await;
+    runs_are_counted(&visit.page, &stage.ui).await;
     for (width, theme) in [(390, Theme::Light), (390, Theme::Dark), (320, Theme::Light)] {
         visit.page.size(width, 844).await;
         visit.page.prefer(theme).await;
@@ -262,7 +263,7 @@ async fn on_a_phone_names_can_be_read_and_every_action_is_on_the_screen() {
     stage.end().await;
 }
 
-/// An instance whose names are as long as names become.
+/// Inserts an instance with very long names, and returns its screen.
 async fn long_names(stage: &Stage) -> Screen {
     let name = |what: &str| format!("{what}_{}", "with_a_long_name_".repeat(4));
     let row = outlast::NewInstance::new(name("machine"), name("step"), outlast::Json::null())
@@ -276,7 +277,7 @@ async fn long_names(stage: &Stage) -> Screen {
     }
 }
 
-/// The dialogs that a phone's user meets.
+/// Checks the dialogs on a phone.
 async fn dialogs(page: &Page, stage: &Stage, cast: &Cast, width: u32) {
     let instance = format!("instances/{}", cast.waiting);
     for (path, action) in [
@@ -302,8 +303,8 @@ async fn check_phone(page: &Page, width: u32, what: &str) {
     assert_eq!(wrong, serde_json::json!([]), "{what} at {width} pixels");
 }
 
-/// What does not fit on a phone: a page that is pushed aside, a control off the screen, a name that is broken into
-/// lines of less than twelve letters or cut to less than eight.
+/// A script that returns misfits on a phone: a page wider than the screen, a control off the
+/// screen, a name broken into lines of less than twelve letters or cut to less than eight.
 const UNFIT: &str = r#"(() => {
     const wrong = [];
     const name = (element) => `${element.tagName.toLowerCase()}.${element.className} ${JSON.stringify(element.textContent.trim().slice(0, 40))}`;
@@ -353,21 +354,21 @@ async fn every_control_has_a_name_and_text_can_be_read_in_both_themes() {
         visit.page.prefer(theme).await;
         for screen in screens(&cast) {
             if screen.name == "overview" {
-                traffic_is_counted(&visit.page, &stage.ui).await;
+                runs_are_counted(&visit.page, &stage.ui).await;
             }
             look(&visit.page, &stage.ui, &screen).await;
             let nameless = visit.page.value(NAMELESS).await;
             assert_eq!(
                 nameless,
                 serde_json::json!([]),
-                "without a name on {}",
+                "controls without a name on {}",
                 screen.name
             );
             let pale = visit.page.value(PALE).await;
             assert_eq!(
                 pale,
                 serde_json::json!([]),
-                "hard to read on {} when it is {}",
+                "low contrast on {} in the {} theme",
                 screen.name,
                 theme.word()
             );
@@ -377,13 +378,13 @@ async fn every_control_has_a_name_and_text_can_be_read_in_both_themes() {
     stage.end().await;
 }
 
-/// Links, buttons and fields that a screen reader could not name.
+/// A script that returns links, buttons and fields without a name for a screen reader.
 const NAMELESS: &str = r#"[...document.querySelectorAll('a, button, input, select, textarea')]
     .filter((each) => each.getClientRects().length > 0)
     .filter((each) => !(each.textContent.trim() || each.getAttribute('aria-label') || each.title || each.closest('label')))
     .map((each) => each.outerHTML)"#;
 
-/// Texts whose contrast with what is behind them is below 4.5:1.
+/// A script that returns texts whose contrast with their background is below 4.5:1.
 const PALE: &str = r#"(() => {
     const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
     const rgba = (color) => {
@@ -416,7 +417,7 @@ const PALE: &str = r#"(() => {
     return [...pale];
 })()"#;
 
-/// Beside what cargo builds.
+/// Returns the folder for pictures, in cargo's target folder.
 pub(crate) fn pictures() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target =

@@ -1,4 +1,4 @@
-//! What waits for the time alone is shown as sleeping on every screen, wide and narrow.
+//! A sleeping instance on every screen, wide and narrow.
 
 use crate::Visit;
 use crate::machines::{Patrol, Watch};
@@ -9,7 +9,7 @@ use outlast::Status;
 use outlast::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sleeping_instance_is_sleeping_on_every_screen() {
+async fn every_screen_shows_a_sleeping_instance_as_sleeping() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -21,7 +21,7 @@ async fn a_sleeping_instance_is_sleeping_on_every_screen() {
     stage.reaches(asleep, Status::Sleeping).await;
     let page = &visit.page;
 
-    // The list, its badges and its filter.
+    // The list, with its badges and its filter.
     page.go(&format!("{}instances", stage.ui)).await;
     page.until_text(&format!("[data-row='{asleep}']"), "sleeping")
         .await;
@@ -32,23 +32,27 @@ async fn a_sleeping_instance_is_sleeping_on_every_screen() {
     page.click(".statuses .is-sleeping").await;
     let rows = "[...document.querySelectorAll('tbody [data-row]')].map((row) => row.dataset.row)";
     let only = format!("JSON.stringify({rows}) === JSON.stringify(['{asleep}'])");
-    page.until(&only, "only what sleeps").await;
+    page.until(&only, "only the sleeping instance").await;
     assert!(page.address().await.contains("status=sleeping"));
     page.click(".statuses .is-sleeping").await;
     page.click(".statuses .is-awaiting_signal").await;
     let only = format!("JSON.stringify({rows}) === JSON.stringify(['{waits}'])");
-    page.until(&only, "only what awaits a signal").await;
-
-    // Its own page.
-    page.go(&format!("{}instances/{asleep}", stage.ui)).await;
-    page.until("document.querySelector('[data-status=sleeping]')", "it")
+    page.until(&only, "only the instance that awaits a signal")
         .await;
+
+    // The screen of the instance.
+    page.go(&format!("{}instances/{asleep}", stage.ui)).await;
+    page.until(
+        "document.querySelector('[data-status=sleeping]')",
+        "its status",
+    )
+    .await;
     page.until_text("[data-waiting]", "sleeps until").await;
     page.until_text("main", "Sleeps until").await;
     let hue = "document.querySelector(\"[data-stay='1']\")?.style.getPropertyValue('--hue') === 'var(--sleeping)'";
     page.until(hue, "its lane in the colour of sleep").await;
 
-    // Its machine.
+    // The screen of its machine.
     page.go(&format!("{}machine?name=patrol", stage.ui)).await;
     let counted =
         "document.querySelector(\"[data-step-count='rest sleeping']\")?.textContent === '1'";
@@ -80,7 +84,8 @@ async fn a_sleeping_instance_is_sleeping_on_every_screen() {
                 assert_eq!(page.value(cut).await, serde_json::json!([]), "{width} wide");
             }
             let fits = format!("document.documentElement.scrollWidth <= {width}");
-            page.until(&fits, "that it fits").await;
+            page.until(&fits, "a page that is no wider than the screen")
+                .await;
             let file = pictures().join(format!("{name}-{screen}.png"));
             page.picture(&file).await;
         }

@@ -1,4 +1,5 @@
-//! What the browser looks at: a store, an engine that runs machines on it, and the router on a port of this machine.
+//! The server behind the browser: a store, an engine with machines, and the router on a port of
+//! this machine.
 
 use crate::flow_machines::{Crowd, Errand, Fulfil, Insure, Label, Pack, Stuck};
 use crate::machines::{
@@ -25,29 +26,29 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A running server with an engine behind it.
 pub(crate) struct Stage {
     pub(crate) engine: Engine,
-    /// Of the dashboard, with a slash at its end.
+    /// The URL of the dashboard, with a slash at its end.
     pub(crate) ui: String,
-    /// Whether mails can be sent.
+    /// Whether the mail server is well.
     pub(crate) is_well: Arc<AtomicBool>,
     app: Router,
     address: SocketAddr,
-    /// A runtime of its own: its connections end with it.
+    /// A separate runtime, whose end closes all connections.
     server: Option<Runtime>,
     folder: Option<TempDir>,
     schema: Option<String>,
 }
 
-/// Where the router is mounted, and who is let in.
+/// Options of a stage.
 #[derive(Default)]
 pub(crate) struct Setting {
     pub(crate) prefix: &'static str,
     pub(crate) token: Option<Token>,
-    /// What is said to have run before.
+    /// Run stats that are stored before the engine starts.
     pub(crate) history: Option<RunStats>,
 }
 
 impl Stage {
-    /// On SQLite, in a file of its own.
+    /// Starts a stage on a new SQLite database.
     pub(crate) async fn sqlite(setting: Setting) -> Stage {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let store = Sqlite::open(folder.path().join("stage.db")).expect("a database can be made");
@@ -59,7 +60,7 @@ impl Stage {
         stage
     }
 
-    /// On an SQLite database that somebody has filled.
+    /// Starts a stage on an existing SQLite database.
     pub(crate) async fn filled(folder: TempDir, file: &str) -> Stage {
         let store = Sqlite::open(folder.path().join(file)).expect("the database can be opened");
         let mut stage = Stage::on(Engine::builder(store), Setting::default()).await;
@@ -67,7 +68,7 @@ impl Stage {
         stage
     }
 
-    /// On PostgreSQL, in a schema of its own.
+    /// Starts a stage on PostgreSQL, in a new schema.
     pub(crate) async fn postgres(setting: Setting) -> Stage {
         let schema = unique_schema();
         let store = Postgres::options(&url())
@@ -120,7 +121,7 @@ impl Stage {
             prefix => Router::new().nest(prefix, router),
         };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = listener.local_addr().expect("it has an address");
+        let address = listener.local_addr().expect("the listener has an address");
         Stage {
             engine,
             ui: format!("http://{address}{}/ui/", setting.prefix),
@@ -133,12 +134,15 @@ impl Stage {
         }
     }
 
-    /// JoinSets the server, with every connection; the engine goes on.
+    /// Stops the server and closes every connection. The engine keeps running.
     pub(crate) fn hang_up(&mut self) {
-        self.server.take().expect("it serves").shutdown_background();
+        self.server
+            .take()
+            .expect("the server runs")
+            .shutdown_background();
     }
 
-    /// Serves again at the same address.
+    /// Starts the server again at the same address.
     pub(crate) fn pick_up(&mut self) {
         let listener = TcpListener::bind(self.address).expect("its port is free again");
         self.server = Some(serve(listener, self.app.clone()));
@@ -152,11 +156,11 @@ impl Stage {
         }
     }
 
-    /// An order that waits for its payment.
+    /// Inserts an order, and returns its id once it waits for its payment.
     pub(crate) async fn checkout(&self, number: u64) -> InstanceId {
         let new = New::<Checkout>(Order::Start(Cart::of(number))).key(format!("order:{number}"));
         let inserted = self.engine.insert(new).await.expect("it is inserted");
-        let id = inserted.id().expect("its key is its own").get();
+        let id = inserted.id().expect("the key is free").get();
         self.reaches(id, Status::AwaitingSignal).await;
         id
     }
@@ -177,10 +181,10 @@ impl Stage {
         self.engine
             .signal(key, PaymentConfirmed { amount })
             .await
-            .expect("it is delivered");
+            .expect("the signal is delivered");
     }
 
-    /// An order of so many articles, of which lamps fail and chairs wait.
+    /// Inserts an order of these articles. Lamps fail and chairs wait.
     pub(crate) async fn fulfilment(
         &self,
         tables: usize,
@@ -199,7 +203,7 @@ impl Stage {
             .get()
     }
 
-    /// Children that are joined as the plan says.
+    /// Inserts a team with this plan.
     pub(crate) async fn team(&self, plan: Plan) -> InstanceId {
         let new = New::<Team>(Teamwork::Begin(plan));
         let inserted = self.engine.insert(new).await.expect("it is inserted");
@@ -214,7 +218,7 @@ impl Stage {
         inserted.id().expect("it has no key").get()
     }
 
-    /// A workflow that has come to its last wait.
+    /// Starts a workflow, and returns its id once it waits for its approval.
     pub(crate) async fn errand(&self, errand: Errand) -> InstanceId {
         let inserted = self.engine.insert(Run::<Fulfil>(errand)).await;
         let id = inserted.expect("it is inserted").id();
@@ -238,7 +242,7 @@ impl Stage {
         }
     }
 
-    /// Waits until an instance has come to a status.
+    /// Waits until an instance has a status.
     pub(crate) async fn reaches(&self, id: InstanceId, status: Status) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -260,7 +264,7 @@ impl Stage {
         }
     }
 
-    /// Fills the stage with something of everything.
+    /// Fills the stage with instances of every kind.
     pub(crate) async fn populate(&self) -> Cast {
         let mut orders = Vec::new();
         for number in 1..=40 {
@@ -302,7 +306,7 @@ impl Stage {
             .signal(orders[39], gift)
             .dedup("shop-7781")
             .await
-            .expect("it is delivered");
+            .expect("the signal is delivered");
         Cast {
             waiting: orders[39],
             parent,
@@ -312,7 +316,8 @@ impl Stage {
         }
     }
 
-    /// A team that waits for a quorum in a window, and a piece that undoes what it did because it was asked to cancel.
+    /// Starts a team that waits for a quorum in a window, and a cancelled piece that waits in its
+    /// cleanup.
     async fn populate_teams(&self) -> (InstanceId, InstanceId) {
         let children = [
             "done", "done", "fail", "wait", "careful", "wait", "wait", "wait",
@@ -330,12 +335,15 @@ impl Stage {
         let asked = self.piece("careful").await;
         self.reaches(asked, Status::AwaitingSignal).await;
         let note = Note::by("ada").because("the customer has ordered twice");
-        self.engine.cancel(asked, note).await.expect("it is asked");
+        self.engine
+            .cancel(asked, note)
+            .await
+            .expect("the cancel is requested");
         (team, asked)
     }
 }
 
-/// Who is on the stage.
+/// The instances that tests look up on the stage.
 pub(crate) struct Cast {
     pub(crate) waiting: InstanceId,
     pub(crate) parent: InstanceId,
@@ -344,7 +352,7 @@ pub(crate) struct Cast {
     pub(crate) asked: InstanceId,
 }
 
-/// A token that may do everything, with its secret.
+/// Returns a token with the role admin, and its secret.
 pub(crate) fn admin() -> (String, Token) {
     let (secret, token) = Token::generate("test", Role::Admin).expect("there is randomness");
     (secret.to_string(), token)
@@ -358,14 +366,14 @@ fn serve(listener: TcpListener, app: Router) -> Runtime {
     let runtime = runtime.expect("a runtime can be made");
     listener
         .set_nonblocking(true)
-        .expect("a socket can be told");
+        .expect("the socket becomes non-blocking");
     runtime.spawn(async move {
         let listener =
             tokio::net::TcpListener::from_std(listener).expect("the runtime takes a socket");
         let app = app.into_make_service_with_connect_info::<SocketAddr>();
         axum::serve(listener, app)
             .await
-            .expect("a server goes on until it is ended");
+            .expect("the server runs until its runtime ends");
     });
     runtime
 }

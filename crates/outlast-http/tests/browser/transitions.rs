@@ -1,4 +1,4 @@
-//! A machine whose way is recorded, on the screen of its instance: its timeline, its transitions, its states one by one.
+//! A machine with a recorded history on the screen of its instance: timeline, transitions, states.
 
 use crate::Visit;
 use crate::screens::pictures;
@@ -8,7 +8,7 @@ use outlast::prelude::*;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_past_of_a_machine_is_drawn_told_and_stepped_through() {
+async fn the_history_of_a_machine_is_drawn_listed_and_stepped_through() {
     let Some(visit) = Visit::start().await else {
         return;
     };
@@ -19,7 +19,7 @@ async fn the_past_of_a_machine_is_drawn_told_and_stepped_through() {
     stage.reaches(id, Status::AwaitingSignal).await;
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
-    // A machine it stays: its step, its state, what it waits for.
+    // The screen is that of a machine: step, state and open wait.
     page.until_text("[data-waiting]", "waits for signal cleared")
         .await;
     page.until_text(".facts", "3 transitions").await;
@@ -28,7 +28,7 @@ async fn the_past_of_a_machine_is_drawn_told_and_stepped_through() {
         "a state, and nothing to export",
     )
     .await;
-    // A lane for each step, and a stay for each time it was there; the last one is open.
+    // A lane for each step, and a stay for each visit of a step. The last stay is open.
     page.until(
         "[...document.querySelectorAll('[data-lane]')].map((lane) => lane.dataset.lane).join() === 'pack,weigh,ship'",
         "a lane for each step",
@@ -44,7 +44,7 @@ async fn the_past_of_a_machine_is_drawn_told_and_stepped_through() {
         .await;
     page.until_text("[data-event=\"3\"]", "waits for cleared")
         .await;
-    // Back to where it began, and on again.
+    // Steps back to the first state, and forward again.
     page.until_text("[data-past-state]", "9007199254740993")
         .await;
     page.until_text("[data-past-said]", "At step ship, after event 3")
@@ -65,7 +65,7 @@ async fn the_past_of_a_machine_is_drawn_told_and_stepped_through() {
     page.until_text("[data-past-state=\"1\"]", "grams").await;
     page.picture(&pictures().join("machine-past.png")).await;
 
-    // Live: what comes is added, and what somebody looks at stays.
+    // New transitions are added, and the shown state stays.
     page.until(
         "document.querySelector('.connection').dataset.state === 'live'",
         "the stream",
@@ -100,7 +100,7 @@ async fn the_past_of_a_machine_is_drawn_told_and_stepped_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lanes_are_made_of_transitions() {
+async fn timeline_lanes_are_built_from_transitions() {
     let Some(visit) = Visit::start().await else {
         return;
     };

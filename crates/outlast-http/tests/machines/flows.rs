@@ -1,27 +1,28 @@
-//! Workflows for both the tests of the API and those in the browser: one that does a little of everything, one that it
-//! starts, one with a window, and one whose code cannot be replayed.
+//! Workflows for the API tests and the browser tests: one with every kind of call, its child, one
+//! with a window, and one whose code cannot be replayed.
 
 use crate::team::{Piece, Work};
 use outlast::prelude::*;
 
-/// Reserves, insures, packs, waits for an approval and for what else is to be checked; then it is done, or goes on as new.
+/// Reserves, insures, packs, and waits for an approval and further checks. Then it is done, or
+/// continues as new.
 pub(crate) struct Fulfil;
 
-/// What to do.
+/// The input of [`Fulfil`].
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Errand {
-    /// What the first step gives back.
+    /// The result of the first step.
     pub(crate) note: String,
-    /// How long each parcel takes to be packed.
+    /// How long it takes to pack each parcel.
     pub(crate) parcels_ms: Vec<u64>,
-    /// What else is waited for, together with the approval; see [`Piece`].
+    /// The pieces that are awaited together with the approval; see [`Piece`].
     pub(crate) checks: Vec<String>,
-    /// How often it begins anew.
+    /// How often the workflow continues as new.
     pub(crate) repeats: u32,
 }
 
-/// What it waits for.
+/// The signal that [`Fulfil`] waits for.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Approved {
     pub(crate) by: String,
@@ -72,7 +73,7 @@ impl Workflow for Fulfil {
     }
 }
 
-/// Never insures anything.
+/// Fails: it refuses every insurance.
 pub(crate) struct Insure;
 
 impl Job for Insure {
@@ -85,7 +86,7 @@ impl Job for Insure {
     }
 }
 
-/// Packs for so many milliseconds.
+/// Packs a parcel for the given number of milliseconds.
 pub(crate) struct Pack;
 
 impl Job for Pack {
@@ -114,7 +115,7 @@ impl Workflow for Label {
     }
 }
 
-/// Starts so many pieces that wait, two of them at a time.
+/// Starts the given number of pieces that wait, two at a time.
 pub(crate) struct Crowd;
 
 impl Workflow for Crowd {
@@ -132,7 +133,7 @@ impl Workflow for Crowd {
     }
 }
 
-/// Awaits what nobody would remember, and so is blocked.
+/// Awaits a future that is not a call of its flow, so it is blocked.
 pub(crate) struct Stuck;
 
 impl Workflow for Stuck {

@@ -1,9 +1,9 @@
-//! A parent that joins its children as it is told, and children that do as they are told. Both the tests of the API and
-//! those in the browser run them.
+//! A parent with a configurable join, and children with configurable behaviour, for the API tests
+//! and the browser tests.
 
 use outlast::prelude::*;
 
-/// Starts pieces of work, joins them as its plan says, and is done; or ends as it is told when it is asked to.
+/// Starts pieces of work, joins them as its plan says, and is done.
 pub(crate) struct Team;
 
 #[derive(Serialize, Deserialize)]
@@ -13,18 +13,18 @@ pub(crate) enum Teamwork {
     Join,
 }
 
-/// What to start, and what to wait for.
+/// The children of a team, and how it joins them.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Plan {
-    /// What each child does; see [`Piece`].
+    /// The behaviour of each child; see [`Piece`].
     pub(crate) children: Vec<String>,
     pub(crate) fail_fast: bool,
     pub(crate) quorum: Option<u32>,
     pub(crate) window: Option<usize>,
     pub(crate) deadline_ms: Option<u64>,
     pub(crate) cancel_rest: bool,
-    /// What becomes of children that live when the team has ended.
+    /// The close policy of the children.
     pub(crate) on_close: Option<ClosePolicy>,
 }
 
@@ -49,8 +49,8 @@ impl Machine for Team {
         if let Some(needed) = plan.quorum {
             pieces = pieces.quorum(needed);
         }
-        if let Some(places) = plan.window {
-            pieces = pieces.window(places);
+        if let Some(size) = plan.window {
+            pieces = pieces.window(size);
         }
         if let Some(deadline) = plan.deadline_ms {
             pieces = pieces.deadline(Duration::from_millis(deadline));
@@ -62,8 +62,8 @@ impl Machine for Team {
     }
 }
 
-/// A piece of work: `done` and `fail` end at once, `wait` waits for a signal, `run` runs until somebody ends it, and
-/// `careful` waits for another signal before it ends when it is asked to.
+/// A piece of work. `done` and `fail` end at once, `wait` waits for a signal, and `run` runs until
+/// it is terminated. When it is cancelled, `careful` waits for another signal before it ends.
 pub(crate) struct Piece;
 
 #[derive(Serialize, Deserialize)]
@@ -74,7 +74,7 @@ pub(crate) enum Work {
     Undo,
 }
 
-/// What `wait` waits for.
+/// The signal that `wait` waits for.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Go {}
 
@@ -82,7 +82,7 @@ impl Signal for Go {
     const NAME: &'static str = "go";
 }
 
-/// What `careful` waits for before it ends.
+/// The signal that a cancelled `careful` waits for before it ends.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Undone {}
 

@@ -1,8 +1,8 @@
-//! A machine whose way is recorded, with its states. Both the tests of the API and those in the browser run it.
+//! A machine that records its states, for the API tests and the browser tests.
 
 use outlast::prelude::*;
 
-/// Packs, weighs at the second try, waits to be paid, and is done.
+/// Packs, weighs at the second attempt, waits for `cleared`, and is done.
 pub(crate) struct Tracked;
 
 #[derive(Serialize, Deserialize)]
@@ -13,7 +13,7 @@ pub(crate) enum Parcel {
     Ship { note: String, grams: u64 },
 }
 
-/// What it waits for.
+/// The signal that [`Tracked`] waits for.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Cleared {}
 
@@ -35,7 +35,7 @@ impl Machine for Tracked {
             }
             Parcel::Weigh { note, .. } => wait_for([Cleared::NAME])
                 .timeout(Duration::from_secs(3600))
-                // Larger than what a JavaScript number holds.
+                // Larger than the largest exact integer in JavaScript.
                 .then(Parcel::Ship {
                     note,
                     grams: 9_007_199_254_740_993,

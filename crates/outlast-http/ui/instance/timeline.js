@@ -20,13 +20,13 @@ const ENDINGS = {
   group_resolved: 'resolved', selection_resolved: 'resolved',
 };
 const KINDS = {
-  step: /^step_/, activity: /^activity_/, child: /^child_(?!told)/, timer: /^timer_/, signal: /^signal_/, all: /^group_/, select: /^selection_/,
+  step: /^step_/, activity: /^activity_/, child: /^child_(?!messaged)/, timer: /^timer_/, signal: /^signal_/, all: /^group_/, select: /^selection_/,
 };
 // Events of the run that are no calls: drawn as a line through all rows if they concern all of
 // them.
 const MOMENTS = {
   run_started: ['started', 'flow'], failure_handled: ['failure handled', 'warning'], version_marked: ['version marked', 'flow'],
-  cancel_requested: ['cancel requested', 'warning', true], replay_blocked: ['replay blocked', 'failed', true], child_told: ['child signalled', 'flow'],
+  cancel_requested: ['cancel requested', 'warning', true], replay_blocked: ['replay blocked', 'failed', true], child_messaged: ['child signalled', 'flow'],
   policy_applied: ['close policy applied to a child of an earlier run', 'warning'],
   continued_as_new: ['continued as new', 'done', true], run_completed: ['completed', 'done', true], run_failed: ['failed', 'failed', true], run_cancelled: ['cancelled', 'cancelled', true],
 };

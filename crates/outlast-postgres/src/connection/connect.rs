@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn each_host_alone_is_asked_for_all_that_the_url_says() {
+    fn each_host_gets_every_option_of_the_url() {
         let rest = "/d?options=-c%20jit%3Doff&application_name=a&sslmode=require&sslnegotiation=direct\
                     &connect_timeout=3&tcp_user_timeout=4&keepalives=1&keepalives_idle=5&keepalives_interval=6\
                     &keepalives_retries=7&target_session_attrs=read-write&channel_binding=require\
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_refuses_is_left_for_it_to_refuse() {
+    fn a_url_that_the_driver_refuses_is_passed_on_unchanged() {
         for whole in [
             "host=one,two,three port=1,2",
             "host=one,two hostaddr=127.0.0.1",

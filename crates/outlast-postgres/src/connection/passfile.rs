@@ -90,7 +90,7 @@ mod tests {
         broken:5432\n";
 
     #[test]
-    fn the_first_line_that_fits_has_the_password() {
+    fn the_first_matching_line_gives_the_password() {
         for (wanted, expected) in [
             (["db", "5432", "shop", "ada"], Some("first")),
             (["db", "6432", "shop", "ada"], Some("second:with\\a:colon")),

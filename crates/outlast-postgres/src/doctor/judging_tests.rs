@@ -29,7 +29,7 @@ fn found(server: Server, check: &str) -> Severity {
 }
 
 #[test]
-fn a_good_server_is_fine_in_everything() {
+fn a_good_server_passes_every_check() {
     for finding in good().findings() {
         assert_eq!(finding.severity, Fine, "{finding:?}");
     }
@@ -88,7 +88,7 @@ fn holder(kind: &str, open: Option<u64>, is_idle: bool, keeps_rows: bool) -> Hol
 }
 
 #[test]
-fn who_keeps_a_transaction_open_is_named() {
+fn holders_of_open_transactions_are_named() {
     let severities = |them: &[Holder]| holders(them).map(|finding| finding.severity);
     assert_eq!(severities(&[]), [Fine, Fine]);
     assert_eq!(

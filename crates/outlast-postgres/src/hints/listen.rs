@@ -84,10 +84,10 @@ pub(crate) async fn notify(session: &Session, hints: &Hints) -> Result<()> {
     if hints.is_empty() || channel.reach.is_none() || channel.presence.is_alone() {
         return Ok(());
     }
-    tell(session, &message(&channel.node, hints)).await
+    send(session, &message(&channel.node, hints)).await
 }
 
-async fn tell(session: &Session, message: &str) -> Result<()> {
+async fn send(session: &Session, message: &str) -> Result<()> {
     let once = || async move {
         let call = statement::NOTIFY.with([value(session.channel.name.as_str()), value(message)]);
         let answers = session.transact(TxKind::Claim, &[call]).await;
@@ -105,7 +105,7 @@ fn queue_is_full(failure: Failure) -> Failure {
     }
     Failure::Verb(Error::Transient {
         operation: "notify",
-        reason: "the server's queue of notifications is full; somebody listens inside a transaction that stays open".into(),
+        reason: "the server's queue of notifications is full; a session listens inside a transaction that stays open".into(),
         source: None,
     })
 }
@@ -131,13 +131,13 @@ async fn open(session: &Arc<Session>) -> Result<Option<Listener>> {
     let (client, connection) = reached.map_err(|reason| Failure::from(reason).during("listen"))?;
     let probe = random_word();
     let (heard, mut echo) = oneshot::channel();
-    let (hear, hints) = mpsc::channel(UNREAD_MAX);
+    let (sender, hints) = mpsc::channel(UNREAD_MAX);
     let task = ListenTask {
         connection,
         channel: channel.name.clone(),
         node: channel.node.clone(),
         probe: Some((probe.clone(), heard)),
-        hear,
+        hints: sender,
         closing: channel.closing.subscribe(),
         presence: channel.presence.clone(),
     };
@@ -150,7 +150,7 @@ async fn open(session: &Arc<Session>) -> Result<Option<Listener>> {
     listener
         .order(&format!("listen \"{}\"", channel.name))
         .await?;
-    tell(session, &probing(&channel.node, &probe)).await?;
+    send(session, &probing(&channel.node, &probe)).await?;
     match timeout(PROBE_MAX, &mut echo).await {
         Ok(Ok(())) => {}
         Ok(Err(_)) => return Err(listener.reason().await),
@@ -196,8 +196,8 @@ async fn greet(session: Arc<Session>) {
     let greeting = message(&channel.node, &Hints::default());
     loop {
         // A node that misses this greeting receives the next one.
-        if let Err(error) = tell(&session, &greeting).await {
-            tracing::debug!(%error, "could not say that this node listens");
+        if let Err(error) = send(&session, &greeting).await {
+            tracing::debug!(%error, "could not announce that this node listens");
         }
         let _ = timeout(GREETING_INTERVAL, channel.presence.newcomer.notified()).await;
     }
@@ -258,13 +258,13 @@ impl Listener {
 /// Returns a transient error for any cause: listening again is the remedy.
 fn broken(error: Option<tokio_postgres::Error>) -> Error {
     let cause = error.map(|error| Failure::from(error).during("listen"));
-    let said = match &cause {
+    let reason = match &cause {
         Some(cause) => format!("the connection was lost ({cause}); listen anew"),
         None => "the connection has ended; listen anew".into(),
     };
     Error::Transient {
         operation: "listen",
-        reason: said,
+        reason,
         source: cause.map(Into::into),
     }
 }
@@ -276,7 +276,7 @@ struct ListenTask {
     node: String,
     /// The probe message that proves that messages arrive, and the channel that reports it.
     probe: Option<(String, oneshot::Sender<()>)>,
-    hear: mpsc::Sender<Hints>,
+    hints: mpsc::Sender<Hints>,
     closing: watch::Receiver<bool>,
     presence: Arc<Presence>,
 }
@@ -289,15 +289,17 @@ impl ListenTask {
                 () = wait_for_close(&mut self.closing) => {
                     return Error::Closed { operation: "listen" };
                 }
-                () = self.hear.closed() => {
+                () = self.hints.closed() => {
                     self.say_goodbye().await;
                     return broken(None);
                 }
                 message = poll_fn(|cx| self.connection.poll_message(cx)) => message,
             };
             match message {
-                Some(Ok(AsyncMessage::Notification(told))) if told.channel() == self.channel => {
-                    self.take(told.payload());
+                Some(Ok(AsyncMessage::Notification(message)))
+                    if message.channel() == self.channel =>
+                {
+                    self.take(message.payload());
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return broken(Some(error)),
@@ -307,34 +309,37 @@ impl ListenTask {
     }
 
     fn take(&mut self, message: &str) {
-        let Some(told) = ReceivedMessage::read(message) else {
+        let Some(message) = ReceivedMessage::read(message) else {
             tracing::debug!(
                 channel = self.channel,
                 "skipped a message that is not of this version's form"
             );
             return;
         };
-        if told.node == self.node {
-            self.take_probe(&told);
+        if message.node == self.node {
+            self.take_probe(&message);
             return;
         }
         self.presence.note_other();
-        if told.probe.is_some() {
+        if message.probe.is_some() {
             self.presence.newcomer.notify_one();
         }
-        if told.hints.is_empty() {
+        if message.hints.is_empty() {
             return;
         }
-        if self.hear.try_send(told.hints).is_err() {
-            tracing::debug!(channel = self.channel, "dropped hints that nobody asks for");
+        if self.hints.try_send(message.hints).is_err() {
+            tracing::debug!(
+                channel = self.channel,
+                "dropped hints because the client reads them too slowly"
+            );
         }
     }
 
-    fn take_probe(&mut self, told: &ReceivedMessage) {
+    fn take_probe(&mut self, message: &ReceivedMessage) {
         let Some((probe, heard)) = self.probe.take() else {
             return;
         };
-        if told.probe.as_ref() == Some(&probe) {
+        if message.probe.as_ref() == Some(&probe) {
             // The caller may have given up.
             let _ = heard.send(());
         } else {

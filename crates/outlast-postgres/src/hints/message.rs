@@ -41,8 +41,8 @@ impl ReceivedMessage {
         if let Some(cascades) = message.get("cascades") {
             hints.cascades = cascades.as_bool()?;
         }
-        if let Some(told) = message.get("told") {
-            hints.told = ids(told)?;
+        if let Some(cancelled) = message.get("cancelled") {
+            hints.cancelled = ids(cancelled)?;
         }
         if let Some(ended) = message.get("ended") {
             hints.ended = ids(ended)?;
@@ -78,7 +78,9 @@ pub(crate) fn message(node: &str, hints: &Hints) -> String {
     if hints.cascades {
         message.part(",\"cascades\":true");
     }
-    message.list("told", ['[', ']'], &hints.told, |id| id.to_string());
+    message.list("cancelled", ['[', ']'], &hints.cancelled, |id| {
+        id.to_string()
+    });
     message.list("ended", ['[', ']'], &hints.ended, |id| id.to_string());
     message.finish()
 }
@@ -142,24 +144,24 @@ mod tests {
 
     fn read(message: &str) -> Hints {
         ReceivedMessage::read(message)
-            .expect("it can be read")
+            .expect("the message is readable")
             .hints
     }
 
     #[test]
-    fn what_is_told_is_what_is_heard() {
+    fn hints_are_read_as_they_were_written() {
         let mut hints = Hints::default();
         hints.queue("ma\"il\\ü'", Duration::from_micros(1_500));
         hints.queue("default", Duration::ZERO);
         hints.deadline(Duration::from_secs(10 * 366 * 24 * 3600));
         hints.ended = vec![InstanceId(1), InstanceId(i64::MAX)];
-        hints.told = vec![InstanceId(2)];
+        hints.cancelled = vec![InstanceId(2)];
         hints.cascades = true;
         let message = message("me", &hints);
         assert_eq!(read(&message), hints);
         assert_eq!(
             ReceivedMessage::read(&message)
-                .expect("it can be read")
+                .expect("the message is readable")
                 .node,
             "me"
         );
@@ -177,40 +179,40 @@ mod tests {
             }
             let message = message("me", &hints);
             assert!(message.len() <= MESSAGE_BYTES_MAX, "{}", message.len());
-            let heard = read(&message);
-            assert_eq!(heard.queues.len(), queues.min(38), "{queues} queues");
-            assert_eq!(heard.ended, hints.ended[..heard.ended.len()]);
+            let read = read(&message);
+            assert_eq!(read.queues.len(), queues.min(38), "{queues} queues");
+            assert_eq!(read.ended, hints.ended[..read.ended.len()]);
             if queues < 38 {
-                assert_eq!(heard.deadline, hints.deadline);
+                assert_eq!(read.deadline, hints.deadline);
             }
             if queues == 0 {
-                assert!(heard.ended.len() > 1_000);
+                assert!(read.ended.len() > 1_000);
             }
         }
     }
 
     #[test]
-    fn who_was_told_to_end_is_told_before_who_ended() {
+    fn a_message_names_cancelled_instances_before_ended_ones() {
         let mut hints = Hints {
             cascades: true,
             ..Hints::default()
         };
-        hints.told = (1..=10_000).map(InstanceId).collect();
+        hints.cancelled = (1..=10_000).map(InstanceId).collect();
         hints.ended = (1..=10_000).map(InstanceId).collect();
         let message = message("me", &hints);
         assert!(message.len() <= MESSAGE_BYTES_MAX, "{}", message.len());
-        let heard = read(&message);
-        assert!(heard.cascades);
-        assert!(heard.told.len() > 1_000);
-        assert_eq!(heard.told, hints.told[..heard.told.len()]);
+        let read = read(&message);
+        assert!(read.cascades);
+        assert!(read.cancelled.len() > 1_000);
+        assert_eq!(read.cancelled, hints.cancelled[..read.cancelled.len()]);
     }
 
     /// Older builds, without families, send no more fields than these.
     #[test]
     fn a_message_without_families_is_read() {
-        let heard = read(r#"{"form":1,"node":"a","queues":{"q":0},"deadline":5,"ended":[7]}"#);
-        assert_eq!(heard.ended, [InstanceId(7)]);
-        assert!(heard.told.is_empty() && !heard.cascades);
+        let read = read(r#"{"form":1,"node":"a","queues":{"q":0},"deadline":5,"ended":[7]}"#);
+        assert_eq!(read.ended, [InstanceId(7)]);
+        assert!(read.cancelled.is_empty() && !read.cascades);
     }
 
     #[test]
@@ -226,7 +228,7 @@ mod tests {
             r#"{"form":1,"node":"a","queues":{"default":-1}}"#,
             r#"{"form":1,"node":"a","deadline":"soon"}"#,
             r#"{"form":1,"node":"a","ended":[1.5]}"#,
-            r#"{"form":1,"node":"a","told":{}}"#,
+            r#"{"form":1,"node":"a","cancelled":{}}"#,
             r#"{"form":1,"node":"a","cascades":1}"#,
         ] {
             assert!(ReceivedMessage::read(message).is_none(), "{message}");

@@ -29,7 +29,7 @@ pub(crate) struct Presence {
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     listening_since: Option<Instant>,
-    heard: Option<Instant>,
+    last_message: Option<Instant>,
 }
 
 impl Presence {
@@ -37,10 +37,10 @@ impl Presence {
     pub(crate) fn is_alone(&self) -> bool {
         let State {
             listening_since,
-            heard,
+            last_message,
         } = *self.lock();
         let known = listening_since.is_some_and(|since| since.elapsed() > NEWCOMER_FOR);
-        known && heard.is_none_or(|heard| heard.elapsed() > ABSENT_AFTER)
+        known && last_message.is_none_or(|at| at.elapsed() > ABSENT_AFTER)
     }
 
     /// Records whether this node listens.
@@ -50,7 +50,7 @@ impl Presence {
 
     /// Records a message of another node.
     pub(crate) fn note_other(&self) {
-        self.lock().heard = Some(Instant::now());
+        self.lock().last_message = Some(Instant::now());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -63,17 +63,17 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn only_who_has_listened_for_a_while_and_heard_nobody_is_alone() {
+    async fn a_node_is_alone_after_it_has_listened_for_a_while_and_heard_no_other() {
         let presence = Presence::default();
         tokio::time::advance(Duration::from_secs(3600)).await;
         assert!(
             !presence.is_alone(),
-            "it does not listen, so it cannot know"
+            "a node that does not listen cannot know"
         );
         presence.set_listening(true);
         assert!(
             !presence.is_alone(),
-            "the others have not had time to answer"
+            "the other nodes have not had time to answer"
         );
         tokio::time::advance(NEWCOMER_FOR * 2).await;
         assert!(presence.is_alone());
@@ -81,7 +81,7 @@ mod tests {
         tokio::time::advance(GREETING_INTERVAL * 2).await;
         assert!(!presence.is_alone());
         tokio::time::advance(ABSENT_AFTER).await;
-        assert!(presence.is_alone(), "the other has gone");
+        assert!(presence.is_alone(), "the other node has gone");
         presence.set_listening(false);
         assert!(!presence.is_alone());
     }

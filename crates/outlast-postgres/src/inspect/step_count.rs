@@ -26,7 +26,7 @@ pub(crate) async fn count_by_step(
         value(NO_PROGRESS),
     ]);
     let rows = ask_planned(session, "count_by_step", call, |row| {
-        let standing = StepCount {
+        let counted = StepCount {
             machine: column(row, "machine")?,
             version: column(row, "machine_version")?,
             step: column(row, "step")?,
@@ -38,7 +38,7 @@ pub(crate) async fn count_by_step(
             blocked: column::<i64>(row, "blocked")?.unsigned_abs(),
             oldest_updated_at: time(row, "oldest_updated_at")?,
         };
-        Ok((standing, column(row, "last").map(InstanceId)?))
+        Ok((counted, column(row, "last").map(InstanceId)?))
     });
     let (groups, last): (Vec<_>, Vec<_>) = rows.await?.into_iter().unzip();
     Ok(StepCounts::of(

@@ -1,5 +1,8 @@
 //! Control over the order of statements, for tests that run every interleaving of two
 //! transactions.
+//!
+//! `session.rs` calls it before each statement and each commit (docs/decisions/0009). A store
+//! without a conductor behaves as if this file did not exist.
 
 use async_trait::async_trait;
 

@@ -2,7 +2,8 @@
 //!
 //! Each statement is one file under `sql/`. The file name is the name of the prepared statement.
 //! The files are written for the schema `outlast`. A store replaces that name once, when it is
-//! made.
+//! made. No statement is put together from parts: a reviewer reads in the file what the server
+//! runs (sql/README.md).
 
 use outlast_core::{ClaimRef, Json};
 use postgres_types_reexport::{ToSql, Type};
@@ -30,6 +31,7 @@ macro_rules! statements {
     };
 }
 
+// One line for each file. tests/schema/statements.rs compares the list with the folder.
 statements! {
     INSERT = "insert/insert";
     INSERT_ALIKE = "insert/alike";
@@ -142,6 +144,7 @@ impl Texts {
                     let text = s.text;
                     #[cfg(outlast_mutants)]
                     let text = outlast_core::mutant::edited(crate::mutants::EDITS, s.name, text);
+                    // The clock first: it looks for `outlast.now()` by that name.
                     (s.name, in_schema(&clock.put_into(text), schema))
                 })
                 .collect(),
@@ -151,6 +154,7 @@ impl Texts {
     pub(crate) fn of(&self, statement: Statement) -> &str {
         #[cfg(outlast_mutants)]
         outlast_core::mutant::reached(crate::mutants::EDITS, statement.name);
+        // The macro is the only source of statements, so each has a text here.
         &self.0[statement.name]
     }
 }
@@ -187,7 +191,8 @@ impl Timekeeper {
 
 /// Returns SQL that was written for the schema `outlast`, for `schema`.
 ///
-/// The name was validated, so quoting it cannot change the meaning of the SQL.
+/// The name was validated, so quoting it cannot change the meaning of the SQL. Every `outlast.` is
+/// replaced, in comments and literals too. So no statement may use that word for anything else.
 pub(crate) fn in_schema(sql: &str, schema: &str) -> String {
     sql.replace("outlast.", &format!("\"{schema}\"."))
 }
@@ -199,6 +204,9 @@ pub(crate) struct Call<'a> {
 }
 
 impl Statement {
+    /// Returns a call with these parameters, `$1` first.
+    ///
+    /// Nothing here compares them with the header. A wrong number or type is an error of the call.
     pub(crate) fn with<'a>(self, parameters: impl Into<Vec<Parameter<'a>>>) -> Call<'a> {
         Call {
             statement: self,
@@ -208,12 +216,17 @@ impl Statement {
 }
 
 /// A value with its SQL type, so that a statement can be sent without preparing it first.
+///
+/// Without the type the driver would prepare each text to learn it, one more round trip.
 pub(crate) struct Parameter<'a> {
     pub(crate) value: Box<dyn ToSql + Sync + Send + 'a>,
     pub(crate) sql_type: Type,
 }
 
 /// Values that have one SQL type.
+///
+/// A batch is one array per column. The protocol counts parameters in 16 bits, so a parameter per
+/// row would bound a batch (docs/protocol.md, defect 18).
 pub(crate) trait Typed: ToSql + Sync + Send {
     fn sql_type() -> Type;
 }
@@ -263,6 +276,8 @@ pub(crate) fn value<'a, T: Typed + 'a>(value: T) -> Parameter<'a> {
 }
 
 /// Returns the JSON documents of a column, as text.
+///
+/// The statements cast them to `json`, which keeps every character (docs/decisions/0001).
 pub(crate) fn documents<'a>(
     values: impl Iterator<Item = Option<&'a Json>>,
 ) -> Vec<Option<&'a str>> {
@@ -295,6 +310,9 @@ impl<T: ToSql> ToSql for Unlogged<T> {
 }
 
 /// Returns claims as the two arrays that are the first parameters of every fenced statement.
+///
+/// The revisions are those before this transaction writes, also for statements after the write.
+/// Those add one to it and compare `xmin` too (docs/decisions/0008).
 pub(crate) fn references(claims: &[ClaimRef]) -> [Parameter<'static>; 2] {
     [
         value(ids_of(claims)),

@@ -1,4 +1,6 @@
 //! How transactions begin: their kinds, and the settings of each kind.
+//!
+//! `session.rs` and `connection.rs` call this file. It returns text and sends nothing.
 
 use outlast_core::Invalid;
 use std::borrow::Cow;
@@ -35,13 +37,18 @@ impl TxKind {
     /// Returns the `begin` of such a transaction, without its settings.
     pub(crate) const fn begin(self) -> &'static str {
         match self {
+            // Named because a database may have another default. Joins and parks must see what
+            // was committed while they waited for a lock (docs/protocol.md, defect 17).
             TxKind::Write | TxKind::Claim => "begin isolation level read committed",
+            // One snapshot for all calls of an answer.
             TxKind::Inspect => "begin isolation level repeatable read, read only",
         }
     }
 
     /// Returns the settings that decide its plans, and whether it waits for the disk.
     fn settings(self) -> impl Iterator<Item = &'static Setting> {
+        // Only nested loops over index scans are left, so a statement has one plan
+        // (docs/decisions/0006). A generic plan does not depend on the first values either.
         const WRITE: &[Setting] = &[
             ("enable_seqscan", "off"),
             ("enable_bitmapscan", "off"),
@@ -52,6 +59,7 @@ impl TxKind {
             SEARCH_PATH,
         ];
         const UNHURRIED: &[Setting] = &[("synchronous_commit", "off")];
+        // A filter that is not given is a null parameter. Only a custom plan leaves it out.
         const INSPECT: &[Setting] = &[
             ("jit", "off"),
             ("plan_cache_mode", "force_custom_plan"),
@@ -94,7 +102,7 @@ impl Default for TimeLimits {
 }
 
 impl TimeLimits {
-    /// The limit for queries of people.
+    /// The limit for queries of people. Their snapshot keeps vacuum from removing dead rows.
     const INSPECT_MAX: Duration = Duration::from_secs(10);
     /// The largest limit. The server accepts up to 24 days; a day is more than any verb needs.
     const MAX: Duration = Duration::from_secs(24 * 3600);
@@ -152,6 +160,7 @@ impl TimeLimits {
                 "begin isolation level read committed; set local synchronous_commit = off".into()
             }
             TxKind::Inspect => {
+                // `default` is the setting of the role or the database: the planner is free again.
                 let freed = TxKind::Write.settings();
                 let freed = freed.map(|(name, _)| format!("; set local {name} = default"));
                 let set = self.settings(tx_kind);
@@ -171,7 +180,9 @@ impl TimeLimits {
 
     /// Returns a query that makes those settings for its transaction.
     ///
-    /// It is prepared once. The server then parses no `set` statements in each transaction.
+    /// It is prepared once. The server then parses no `set` statements in each transaction. It is
+    /// for connections that may lead through a pooler, where no setting may outlive its
+    /// transaction (docs/decisions/0010).
     pub(crate) fn setting_query(&self, tx_kind: TxKind) -> String {
         let settings = self.settings(tx_kind);
         let settings: Vec<_> = settings
@@ -187,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn with_settings_for_life_a_transaction_makes_what_differs() {
+    fn settings_for_life_leave_a_transaction_only_the_differing_settings() {
         let limits = TimeLimits::default();
         let claims = limits.opening(TxKind::Claim);
         let differs = claims

@@ -14,6 +14,7 @@ use outlast_core::{
 };
 use tokio_postgres::Row;
 
+/// Takes one page of the oldest cascade that no other node works on.
 pub(crate) async fn cascade(session: &Session, request: CascadeRequest) -> Result<Cascaded> {
     request
         .check()
@@ -23,6 +24,9 @@ pub(crate) async fn cascade(session: &Session, request: CascadeRequest) -> Resul
         .await
 }
 
+/// Locks the cascade, then its children, then writes.
+///
+/// Three round trips: what happens to a child depends on its state under its lock.
 async fn cascade_once(session: &Session, max: usize) -> Result<Cascaded, Failure> {
     let mut transaction = session.begin(TxKind::Write).await?;
     let taken = transaction.run(&[statement::CASCADE_TAKE.with([])]).await?;
@@ -40,6 +44,7 @@ async fn cascade_once(session: &Session, max: usize) -> Result<Cascaded, Failure
         .collect::<Result<Vec<(i32, LockedInstance)>, Failure>>()?;
     let plan = cascade.plan(children.iter().map(|(_, child)| child));
     let mut calls = plan.calls(cascade.deeper(&children));
+    // In the same transaction as the page: a crash between the two would skip or repeat children.
     calls.extend(cascade.progress(&children, max));
     calls.push(statement::CASCADE_LEFT.with([]));
     let answers = transaction.finish(&calls).await?;
@@ -90,6 +95,8 @@ impl Cascade {
     }
 
     /// Leaves cascades for the children's own children, newest child first.
+    ///
+    /// Finished children too: their own children may still live.
     fn deeper<'a>(&'a self, children: &'a [(i32, LockedInstance)]) -> Option<Call<'a>> {
         if !self.deep {
             return None;
@@ -102,14 +109,15 @@ impl Cascade {
 
     /// Moves the cascade past this page, or removes it after the last page.
     ///
-    /// A page that is not full is the last one. Returns `None` if `max` is 0: such a page says
-    /// nothing about the rest.
+    /// A page that is not full is the last one, because the page waits for locked rows instead of
+    /// skipping them. Returns `None` if `max` is 0: such a page says nothing about the rest.
     fn progress(&self, children: &[(i32, LockedInstance)], max: usize) -> Option<Call<'static>> {
         if children.len() < max {
             return Some(statement::CASCADE_REMOVE.with([value(self.id)]));
         }
-        let places = children.iter().map(|(round, child)| (*round, child.id()));
-        let (round, id) = places.min()?;
+        // The page goes from the latest round and the highest id down, so the least is the last.
+        let positions = children.iter().map(|(round, child)| (*round, child.id()));
+        let (round, id) = positions.min()?;
         Some(statement::CASCADE_MOVE.with([value(self.id), value(round), value(id.0)]))
     }
 }
@@ -120,9 +128,10 @@ fn ids(found: &[LockedInstance]) -> Vec<InstanceId> {
     ids
 }
 
+/// Returns the instances that a worker runs now, for a hint to that worker.
 fn running(plan: &EndPlan<'_>) -> Vec<InstanceId> {
-    let told = [&plan.requested[..], &plan.terminated[..]].concat();
-    let ran = told
+    let ended = [&plan.requested[..], &plan.terminated[..]].concat();
+    let ran = ended
         .into_iter()
         .filter(|found| found.status == Status::Executing);
     ids(&ran.collect::<Vec<_>>())

@@ -15,14 +15,17 @@
 //! - count finished children off their parents;
 //! - unblock the next row of a partition key.
 //!
-//! The statements for families are sent only if a claim says that there may be a family.
+//! The statements for families are sent only if a claim says that there may be a family
+//! (docs/decisions/0017).
 //!
 //! Before the rows are written, the fence separates held claims from lost ones. After that, `xmin`
-//! does: it marks the rows that this transaction wrote. So each statement checks for itself.
+//! does: it marks the rows that this transaction wrote. So each statement checks for itself. Rust
+//! cannot tell a statement which claims were lost: all are sent before the first answer
+//! (docs/decisions/0008).
 //!
 //! Most batches start with the write. A batch locks first if a row parks or consumes: such a row
-//! must look at its inbox under its lock. It also locks first if it mixes workflows and machines:
-//! two statements write their rows.
+//! must look at its inbox under its lock (docs/protocol.md, defect 2). It also locks first if it
+//! mixes workflows and machines: two statements write their rows.
 
 pub(crate) mod outcome;
 mod release;
@@ -52,6 +55,7 @@ use std::collections::HashMap;
 use tokio_postgres::Row;
 use workflow_outcome::{WrittenBy, answering, written_by, yielding};
 
+/// Writes a batch of outcomes, and answers each by its position.
 pub(crate) async fn commit(session: &Session, commits: &[Commit]) -> Result<Committed> {
     Commit::check_batch(commits).map_err(|invalid| invalid.during("commit"))?;
     let mut answers = Commit::foregone(commits);
@@ -63,6 +67,7 @@ pub(crate) async fn commit(session: &Session, commits: &[Commit]) -> Result<Comm
     Ok(Committed {
         answers: answers
             .into_iter()
+            // Every position has its answer by now.
             .map(|answer| answer.unwrap_or(Answer::Lost))
             .collect(),
         woken: effects.woken,
@@ -73,7 +78,11 @@ pub(crate) async fn commit(session: &Session, commits: &[Commit]) -> Result<Comm
 /// Writes the outcomes at `positions` in one transaction.
 ///
 /// If the database rejects a row, halves the batch until that row is alone. Only that row is
-/// rejected; its neighbours are written.
+/// rejected; its neighbours are written (docs/protocol.md, defects 4 and 12). The error does not
+/// say which row it was. Each half is a transaction of its own.
+///
+/// After another error some halves may be written. A caller that sends the batch again gets
+/// `Lost` for them (docs/protocol.md, defect 13).
 async fn write(
     session: &Session,
     commits: &[Commit],
@@ -105,6 +114,7 @@ async fn write(
                 answers[positions[0]] = Some(Answer::Rejected(failure.into_invalid()));
             }
             Written::Blamed(_) => {
+                // The first half is popped first, so that the order of the batch stays.
                 let (first, second) = positions.split_at(positions.len() / 2);
                 waiting.push(second);
                 waiting.push(first);
@@ -114,11 +124,15 @@ async fn write(
     Ok(())
 }
 
+/// The result of one try to write a batch.
 enum Written {
+    /// The transaction was committed. A lost claim is one of the answers.
     All(Vec<Answer>, Effects),
+    /// Nothing was written, because the database refuses at least one row.
     Blamed(Failure),
 }
 
+/// Writes a batch once. A refused row is not an error here, so that `retry` does not end the verb.
 async fn write_or_blame(session: &Session, batch: &[&Commit]) -> Result<Written, Failure> {
     match write_once(session, batch).await {
         Ok((answers, effects)) => Ok(Written::All(answers, effects)),
@@ -127,6 +141,7 @@ async fn write_or_blame(session: &Session, batch: &[&Commit]) -> Result<Written,
     }
 }
 
+/// Sends the statements of a batch, and reads their answers by the names of the statements.
 async fn write_once(
     session: &Session,
     batch: &[&Commit],
@@ -165,12 +180,18 @@ async fn write_once(
 }
 
 /// Returns the statements that a batch needs, in the order of their locks.
+///
+/// Up to the park, each statement matches its rows by the fence. The statements after it match by
+/// the next revision and `xmin`, or by the end that was written. A statement that is moved over
+/// this border finds no rows.
 fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     let mut calls = Vec::new();
     if locks_first(batch) {
         let all: Vec<ClaimRef> = batch.iter().map(|commit| commit.claim).collect();
         calls.push(statement::COMMIT_LOCK.with([value(ids_of(&all))]));
     }
+    // These three leave the revision alone, so the fence still matches after them. Children become
+    // visible with the commit: none of them can end before its parent is parked.
     calls.extend(workflow_outcome::appending(batch));
     calls.extend(spawning(batch));
     calls.extend(consuming(batch));
@@ -180,6 +201,8 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     calls.extend(workflow_outcome::continuing_as_new(batch));
     calls.extend(advancing(batch));
     calls.extend(parking(batch));
+    // No delivery can add a signal behind this: it waits for the row, and finds it finished
+    // (docs/protocol.md, defect 10).
     let ended = claims_where(batch, ends);
     if !ended.is_empty() {
         calls.push(clearing(&ended));
@@ -188,10 +211,13 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     if !parents.is_empty() {
         calls.push(closing(&parents));
     }
+    // Siblings before parents. A terminate of a child that waits for a slot locks in this order.
     let placed = claims_where(batch, |commit| commit.links.window && ends(commit));
     if !placed.is_empty() {
         calls.push(admitting(&placed));
     }
+    // After all own rows: two commits with the same parent then wait for one count only, not for
+    // each other's rows (docs/decisions/0008).
     let joined = claims_where(batch, |commit| commit.links.parent && ends(commit));
     if !joined.is_empty() {
         calls.push(joining(&joined));
@@ -205,9 +231,12 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
 
 /// Returns whether the batch must lock its rows by commit/lock.sql before the first write.
 ///
-/// It must if a statement reads or writes before the rows are written. It also must if two
-/// statements write the rows: each would lock its rows in its own order, and two batches could
-/// deadlock.
+/// It must if a statement reads or writes before the rows are written. Otherwise a reap or a
+/// terminate between two statements would leave half an outcome, such as consumed signals without
+/// the next step.
+///
+/// It also must if two statements write the rows: each would lock its rows in its own order, and
+/// two batches could deadlock (docs/protocol.md, defect 7).
 fn locks_first(batch: &[&Commit]) -> bool {
     let proceed = |commit: &&&Commit| written_by(commit) == WrittenBy::Proceed;
     let proceeding = batch.iter().filter(proceed).count();
@@ -219,6 +248,7 @@ fn locks_first(batch: &[&Commit]) -> bool {
 fn looks_before_it_writes(commit: &Commit) -> bool {
     let looks = match written_by(commit) {
         WrittenBy::AdvanceOrPark => parks(&commit.outcome) || !commit.events.is_empty(),
+        // One statement writes the row and its events.
         WrittenBy::Proceed => false,
         WrittenBy::Flow | WrittenBy::ContinueAsNew => true,
     };
@@ -227,7 +257,8 @@ fn looks_before_it_writes(commit: &Commit) -> bool {
 
 /// Returns whether the outcome consumes signals of an inbox that stays.
 ///
-/// The inbox of a finished instance is cleared as a whole.
+/// The inbox of a finished instance is cleared as a whole. An outcome without received signals
+/// needs no lock for an inbox that it does not read.
 fn consumes_some(commit: &Commit) -> bool {
     commit.outcome.consumes() && !commit.received.is_empty() && !ends(commit)
 }
@@ -239,21 +270,27 @@ fn ends(commit: &Commit) -> bool {
 /// Returns whether the outcome may leave a cascade: by its end, or by a join decided at its start.
 fn may_leave_a_cascade(commit: &Commit) -> bool {
     match join(&commit.outcome) {
+        // A quorum above the number of started children is decided at once.
         Some(join) => join.rest != ClosePolicy::Abandon,
         None => commit.links.children && ends(commit),
     }
 }
 
 /// Returns whether a row may wait behind this one for its partition key.
+///
+/// Every outcome that leaves `executing` frees the key, a retry and a park too (I8).
 fn leaves_its_line(commit: &Commit) -> bool {
     commit.links.partition_key && !commit.outcome.keeps_claim()
 }
 
+/// Returns the claims whose outcomes meet the condition. Lost claims are among them: nothing is
+/// known about them before the answers.
 fn claims_where(batch: &[&Commit], condition: impl Fn(&Commit) -> bool) -> Vec<ClaimRef> {
     let commits = batch.iter().filter(|commit| condition(commit));
     commits.map(|commit| commit.claim).collect()
 }
 
+/// Consumes exactly the signals that the steps received (I7).
 fn consuming<'a>(batch: &[&Commit]) -> Option<Call<'a>> {
     let mut consumers: Vec<&Commit> = batch.to_vec();
     consumers.retain(|commit| consumes_some(commit));
@@ -305,6 +342,8 @@ fn advancing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
 }
 
 /// Writes the rows that park, for signals or for children.
+///
+/// The rows are not sorted: commit/lock.sql holds them all already.
 fn parking<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows: Vec<&'a Commit> = batch.to_vec();
     rows.retain(|commit| parks(&commit.outcome));
@@ -364,7 +403,8 @@ enum Decided {
 
 /// The answers of a batch's statements, by claim.
 ///
-/// Not by instance: a batch may hold a lost claim beside the current claim of the same instance.
+/// Not by instance: a batch may hold a lost claim beside the current claim of the same instance. A
+/// claim that no statement answers is lost.
 #[derive(Default)]
 struct BatchAnswers {
     decided: HashMap<ClaimRef, Decided>,
@@ -373,6 +413,7 @@ struct BatchAnswers {
 }
 
 impl BatchAnswers {
+    /// Adds the times of events. The outcome itself is written by a later statement.
     fn add_appended(&mut self, rows: &[Row]) -> Result<(), Failure> {
         for row in rows {
             self.appended.insert(claim_of(row)?, time(row, "at")?);
@@ -391,6 +432,7 @@ impl BatchAnswers {
         Ok(())
     }
 
+    /// Adds the claims that were given up, each with the status that the database decided on.
     fn add_parked(&mut self, rows: &[Row], woken: &mut QueueNames) -> Result<(), Failure> {
         for row in rows {
             add_woken(woken, row)?;

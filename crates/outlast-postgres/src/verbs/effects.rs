@@ -26,6 +26,7 @@ impl Effects {
         rows: &[Row],
     ) -> Result<(), Failure> {
         let name = statement.name;
+        // It answers no rows, but it is sent only if there is a cascade to leave.
         if name == statement::CASCADE_LEAVE.name {
             self.cascades = true;
         } else if name == statement::CASCADE_CLOSE.name {
@@ -47,26 +48,40 @@ impl Effects {
 }
 
 /// Clears the inboxes of finished instances.
+///
+/// Signals with a dedup key stay as tombstones, so that a message that is sent again is still a
+/// duplicate (docs/protocol.md, defect 9).
 pub(crate) fn clearing<'a>(ended: &[ClaimRef]) -> Call<'a> {
     statement::INBOX_CLEAR.with([value(ids_of(ended))])
 }
 
 /// Leaves cascades for children, after this transaction has written their finished parents.
+///
+/// Only a live parent starts children, so no child can come later and escape (I13).
 pub(crate) fn closing(ended: &[ClaimRef]) -> Call<'static> {
     statement::CASCADE_CLOSE.with(references(ended))
 }
 
 /// Admits waiting siblings into windows, after this transaction has written the finished children.
+///
+/// Two siblings that end at once admit two rows: the second waits for the first row's lock, and
+/// then takes the next one (I6).
 pub(crate) fn admitting(ended: &[ClaimRef]) -> Call<'static> {
     statement::WINDOW_ADMIT.with(references(ended))
 }
 
 /// Counts finished children off their parents, after this transaction has written the children.
+///
+/// All ends of a batch go into one call: the statement groups them by parent, and an `update` would
+/// count two siblings of separate rows once (docs/protocol.md, defect 5).
 pub(crate) fn joining(ended: &[ClaimRef]) -> Call<'static> {
     statement::JOIN.with(references(ended))
 }
 
 /// Lets the next row of each partition key through, after this transaction has freed the keys.
+///
+/// A claim sets a row aside only under a share lock on the running row. So the write that frees the
+/// key comes after it, and this later statement sees the row (docs/decisions/0002).
 pub(crate) fn letting_through(left: &[ClaimRef]) -> Call<'static> {
     statement::LINE_LET_THROUGH.with(references(left))
 }

@@ -1,6 +1,7 @@
 //! Cancelling and terminating locked instances: shared by operators' verbs and by cascades.
 //!
-//! The caller has locked the instances. The statements here take further locks in the order of a
+//! The caller has locked the instances in an exchange of its own: each decision here rests on a
+//! state that no other transaction can change. The statements take further locks in the order of a
 //! commit.
 
 use crate::decode::{close_policy, column, instance_id, status};
@@ -16,11 +17,12 @@ pub(crate) struct LockedInstance {
     pub(crate) claim: ClaimRef,
     pub(crate) status: Status,
     pub(crate) round: i32,
-    /// Its slot in a window, if it has a window: `true` while it waits for the slot.
+    /// Its slot in a window, if it has a window: `true` while it waits for the slot, `false` once it
+    /// has one.
     held: Option<bool>,
     pub(crate) policy: ClosePolicy,
-    /// Whether a cancel was requested before.
-    is_asked: bool,
+    /// Whether a cancel was requested before, answered or not.
+    is_cancelled: bool,
 }
 
 impl LockedInstance {
@@ -35,7 +37,7 @@ impl LockedInstance {
             round: column(row, "round")?,
             held: column(row, "held")?,
             policy: close_policy(row, "on_parent_close")?,
-            is_asked: column(row, "is_asked")?,
+            is_cancelled: column(row, "is_asked")?,
         })
     }
 
@@ -43,8 +45,8 @@ impl LockedInstance {
         self.claim.id
     }
 
-    pub(crate) fn is_asked(&self) -> bool {
-        self.is_asked
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.is_cancelled
     }
 }
 
@@ -53,8 +55,11 @@ pub(crate) struct EndPlan<'a> {
     note: &'a Note,
     /// The parent that caused this, in a cascade.
     cause: Option<InstanceId>,
+    /// Instances that get a cancel request. They end by their own outcome.
     pub(crate) requested: Vec<LockedInstance>,
+    /// Instances that a cancel ends at once, because they wait for a slot in a window.
     pub(crate) never_started: Vec<LockedInstance>,
+    /// Instances that end now, running or not.
     pub(crate) terminated: Vec<LockedInstance>,
 }
 
@@ -79,7 +84,9 @@ impl<'a> EndPlan<'a> {
             LockedInstance {
                 held: Some(true), ..
             } => self.never_started.push(*found),
-            LockedInstance { is_asked: true, .. } => {}
+            LockedInstance {
+                is_cancelled: true, ..
+            } => {}
             LockedInstance { .. } => self.requested.push(*found),
         }
     }
@@ -123,18 +130,21 @@ impl<'a> EndPlan<'a> {
             }
         }
         calls.extend(self.after_the_ends(tree));
-        let asked = [&self.requested[..], &self.never_started[..]].concat();
-        calls.extend(self.recording(Verb::Cancel, asked));
+        // One record for each instance that changed, in the transaction that changed it (I4).
+        let cancelled = [&self.requested[..], &self.never_started[..]].concat();
+        calls.extend(self.recording(Verb::Cancel, cancelled));
         calls.extend(self.recording(Verb::Terminate, self.terminated.clone()));
         calls
     }
 
+    /// Returns the effects of the ends, as after a commit. A cancel request has none of them.
     fn after_the_ends(&self, tree: Option<Call<'a>>) -> Vec<Call<'a>> {
         let ended = claims(&[&self.never_started[..], &self.terminated[..]].concat());
         if ended.is_empty() {
             return tree.into_iter().collect();
         }
         let mut calls = vec![clearing(&ended)];
+        // An instance that never started has no children, no slot, and stands in no line.
         let parents = self.terminated_where(|found| found.round > 0);
         if !parents.is_empty() {
             calls.push(closing(&parents));
@@ -145,6 +155,7 @@ impl<'a> EndPlan<'a> {
             calls.push(admitting(&placed));
         }
         calls.push(joining(&ended));
+        // Also for rows that did not run: the line may have been handed to one of them.
         let in_line = self.terminated_where(|found| found.held != Some(true));
         if !in_line.is_empty() {
             calls.push(letting_through(&in_line));
@@ -172,10 +183,15 @@ impl<'a> EndPlan<'a> {
     }
 }
 
+/// Returns the instances with the revisions that they had under the lock: the fence of the
+/// statements that write them.
 pub(crate) fn claims(found: &[LockedInstance]) -> Vec<ClaimRef> {
     found.iter().map(|found| found.claim).collect()
 }
 
+/// Records what was done to each instance, and its status before.
+///
+/// The statuses come from the lock: the rows have been written by now.
 pub(crate) fn recording<'a>(
     verb: Verb,
     note: &'a Note,
@@ -194,6 +210,9 @@ pub(crate) fn recording<'a>(
 }
 
 /// Leaves a cascade to all descendants of each of these instances that has fanned out.
+///
+/// It covers the rounds until now. Children that a machine starts in answer to a cancel are in a
+/// later round, and are left alone (I13).
 pub(crate) fn leaving<'a>(
     action: &'static str,
     note: &'a Note,

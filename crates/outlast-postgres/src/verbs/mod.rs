@@ -3,6 +3,11 @@
 //! `store.rs` calls them. Each builds the calls of its statements, sends them through a
 //! [`Session`](crate::session::Session) and reads the answers. A verb is one transaction. The
 //! statements are in the folder of the same name under `sql/`.
+//!
+//! Every verb locks in the same order: the worker's row, its own instances by id, children that get
+//! a slot in a window, parents by id, the next rows of partition keys. A verb that looks beyond the
+//! rows it writes locks in one statement and looks in a later one. In read committed, only a later
+//! statement sees what was committed during the wait (docs/protocol.md, "Order of locks").
 
 pub(crate) mod cascade;
 pub(crate) mod claim;

@@ -1,6 +1,8 @@
 //! Operators' verbs: cancel, terminate, retry, delete, pause and resume.
 //!
-//! Each verb locks its instances by id and records what it did.
+//! The client calls this for people and programs. Each verb locks its instances by id in an
+//! exchange of its own, decides in Rust, and writes with the revisions that it found. What it did
+//! is recorded in the same transaction (I4). Nothing that changed nothing is recorded.
 
 use crate::decode::{column, instance_id};
 use crate::error::Failure;
@@ -17,6 +19,7 @@ use outlast_core::{
 use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Row;
 
+/// Requests cancels. The revision stays, so that no running step loses its claim.
 pub(crate) async fn cancel(
     session: &Session,
     ids: &[InstanceId],
@@ -50,7 +53,7 @@ async fn cancel_once(
         plan.requested.iter().map(LockedInstance::id).collect();
     let mut ended: BTreeSet<InstanceId> =
         plan.never_started.iter().map(LockedInstance::id).collect();
-    let asked = requested.clone();
+    let newly_requested = requested.clone();
     // An instance that is named twice has, the second time, the state that the first mention left.
     let answers = ids
         .iter()
@@ -59,8 +62,10 @@ async fn cancel_once(
             Some(was) if requested.remove(id) => CancelAnswer::Requested(was.status),
             Some(_) if ended.remove(id) => CancelAnswer::NeverStarted,
             Some(was) if was.status.is_terminal() => CancelAnswer::AlreadyEnded(was.status),
-            Some(was) if asked.contains(id) => CancelAnswer::AlreadyRequested(woken(was.status)),
-            Some(was) if was.is_asked() => CancelAnswer::AlreadyRequested(was.status),
+            Some(was) if newly_requested.contains(id) => {
+                CancelAnswer::AlreadyRequested(woken(was.status))
+            }
+            Some(was) if was.is_cancelled() => CancelAnswer::AlreadyRequested(was.status),
             Some(_) => CancelAnswer::AlreadyEnded(Status::Cancelled),
         })
         .collect();
@@ -83,6 +88,7 @@ fn woken(status: Status) -> Status {
     }
 }
 
+/// Ends instances in any status. The revision moves on, so the fence drops a running outcome.
 pub(crate) async fn terminate(
     session: &Session,
     ids: &[InstanceId],
@@ -130,6 +136,8 @@ async fn terminate_once(
 }
 
 /// Leaves cascades to all descendants of these instances, finished or not.
+///
+/// The instances are locked, so none of them is starting children that the cascade would miss.
 fn tree<'a>(
     extent: Extent,
     verb: Verb,
@@ -142,6 +150,7 @@ fn tree<'a>(
     }
 }
 
+/// Sends a plan with the commit, and reads its effects.
 async fn carry_out(
     transaction: Transaction<'_>,
     plan: &EndPlan<'_>,
@@ -152,6 +161,7 @@ async fn carry_out(
     EndPlan::effects(&calls, &answers)
 }
 
+/// Restarts failed and cancelled instances.
 pub(crate) async fn retry(session: &Session, ids: &[InstanceId], note: &Note) -> Result<Retried> {
     check("retry", ids, note)?;
     if ids.is_empty() {
@@ -177,6 +187,9 @@ async fn retry_once(
         transaction.finish(&[]).await?;
     } else {
         let claims = claims(&bad);
+        // Parents before the write: a parent that wakes meanwhile must not miss that its child
+        // runs again. The statement that counts matches the children at their old revision, so it
+        // comes before the one that moves them on (docs/decisions/0008).
         let calls = [
             statement::OPERATE_LOCK_PARENTS.with([value(ids_of(&claims))]),
             statement::OPERATE_REJOIN.with(references(&claims)),
@@ -192,6 +205,7 @@ async fn retry_once(
         .map(|id| match found.get(id) {
             None => RetryAnswer::NotFound,
             Some(_) if fresh.remove(id) => RetryAnswer::Retried,
+            // Named a second time: the first mention has restarted it.
             Some(was) if matches!(was.status, Status::Failed | Status::Cancelled) => {
                 RetryAnswer::NotEndedBadly(Status::Runnable)
             }
@@ -201,6 +215,7 @@ async fn retry_once(
     Ok(Retried { answers, woken })
 }
 
+/// Removes finished instances. Their children stay, and keep the id of a parent that is gone.
 pub(crate) async fn delete(
     session: &Session,
     ids: &[InstanceId],
@@ -226,6 +241,7 @@ async fn delete_once(
         .run(&[locking(ids), statement::OPERATE_DELETE.with([value(all)])])
         .await?;
     let found = found_in(&answers[0])?;
+    // The statement removes what it may, and answers for the other rows what kept them.
     let (mut verdicts, mut removed) = (BTreeMap::new(), Vec::new());
     for row in &answers[1] {
         let id = instance_id(row)?;
@@ -264,6 +280,7 @@ pub(crate) async fn resume(session: &Session, queue: &str, note: &Note) -> Resul
     switch(session, "resume", statement::OPERATE_RESUME, queue, note).await
 }
 
+/// Pauses or resumes a queue. One statement, which records the act only if it changed the queue.
 async fn switch(
     session: &Session,
     operation: &'static str,

@@ -1,5 +1,5 @@
-//! What stands in the way of a connection is said clearly, with what to do about it, and nothing is
-//! half-done.
+//! A connection that fails gives an error that names the cause and the remedy, and changes
+//! nothing.
 
 use crate::support::{
     Database, drop_schema, raw, raw_to, unique_schema, url, url_of, value_of, work,
@@ -10,11 +10,11 @@ use outlast_testbed::cluster::{Cluster, Stop};
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// Asserts that connecting fails in this way and says this.
-async fn assert_fails(options: Options, kind: ErrorKind, said: &str) -> Error {
+/// Asserts that connecting fails with an error of this kind and with this text.
+async fn assert_fails(options: Options, kind: ErrorKind, message: &str) -> Error {
     let error = options.connect().await.unwrap_err();
     assert_eq!(error.kind(), kind, "{error:?}");
-    assert!(error.to_string().contains(said), "{error}");
+    assert!(error.to_string().contains(message), "{error}");
     error
 }
 
@@ -28,19 +28,19 @@ async fn schema_exists(url: &str, schema: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_missing_server_is_transient_and_says_what_to_check() {
+async fn a_missing_server_gives_a_transient_error_that_says_what_to_check() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let url = format!("postgres://outlast@127.0.0.1:{port}/outlast");
-    let said = "is PostgreSQL running there, and do host and port in the URL name it?";
-    assert_fails(options(&url), ErrorKind::Transient, said).await;
+    let message = "is PostgreSQL running there, and do host and port in the URL name it?";
+    assert_fails(options(&url), ErrorKind::Transient, message).await;
     let folder = "postgres://outlast@%2Fno%2Fsuch%2Ffolder/outlast";
-    assert_fails(options(folder), ErrorKind::Transient, said).await;
+    assert_fails(options(folder), ErrorKind::Transient, message).await;
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_of_without_the_password() {
+async fn the_error_for_a_missing_server_does_not_show_the_password() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -55,34 +55,37 @@ async fn a_server_that_is_not_there_is_told_of_without_the_password() {
         let opened = options(&url);
         let error = opened.clone().connect().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
-        let mut said = format!("{opened:?} {error:?}");
+        let mut message = format!("{opened:?} {error:?}");
         let mut cause: Option<&dyn std::error::Error> = Some(&error);
         while let Some(error) = cause {
-            said.push_str(&format!(" {error} {error:?}"));
+            message.push_str(&format!(" {error} {error:?}"));
             cause = error.source();
         }
-        assert!(!said.contains("hunter2") && !said.contains("%68"), "{said}");
+        assert!(
+            !message.contains("hunter2") && !message.contains("%68"),
+            "{message}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_transient_in_bounded_time() {
-    // Takes connections and says nothing.
+async fn a_server_that_never_answers_gives_a_transient_error_in_bounded_time() {
+    // It accepts connections and never answers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let url = format!("postgres://outlast@127.0.0.1:{port}/outlast?connect_timeout=1");
     let connecting = options(&url).connect();
     let error = tokio::time::timeout(Duration::from_secs(20), connecting).await;
-    let error = error.expect("it does not hang").unwrap_err();
+    let error = error.expect("connecting ends in time").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
     assert!(error.to_string().contains("is it reachable"), "{error}");
 }
 
 #[tokio::test]
-async fn a_missing_database_is_named_and_to_be_created() {
+async fn the_error_for_a_missing_database_names_it_and_says_to_create_it() {
     let url = url_of(|config| config.dbname("no_such_database"));
-    let said = "create the database, or mend its name in the URL";
-    let error = assert_fails(options(&url), ErrorKind::Invalid, said).await;
+    let message = "create the database, or mend its name in the URL";
+    let error = assert_fails(options(&url), ErrorKind::Invalid, message).await;
     assert!(error.to_string().contains("no_such_database"), "{error}");
 }
 
@@ -96,16 +99,16 @@ async fn a_wrong_password_is_refused_and_never_shown() {
         let port = cluster.port();
         format!("postgres://outlast{password}@127.0.0.1:{port}/postgres")
     };
-    let said = "check the user and the password in the URL";
+    let message = "check the user and the password in the URL";
     let wrong = options(&url(":hunter2"));
     assert!(!format!("{wrong:?}").contains("hunter2"), "{wrong:?}");
-    let error = assert_fails(wrong, ErrorKind::Invalid, said).await;
+    let error = assert_fails(wrong, ErrorKind::Invalid, message).await;
     assert!(
         !format!("{error} {error:?}").contains("hunter2"),
         "{error:?}"
     );
-    let said = "check the URL's password";
-    assert_fails(options(&url("")), ErrorKind::Invalid, said).await;
+    let message = "check the URL's password";
+    assert_fails(options(&url("")), ErrorKind::Invalid, message).await;
 
     let store = options(&url(":correct%20horse")).connect().await.unwrap();
     assert!(!format!("{store:?}").contains("horse"), "{store:?}");
@@ -113,7 +116,7 @@ async fn a_wrong_password_is_refused_and_never_shown() {
 }
 
 #[test]
-fn a_url_that_cannot_be_read_is_refused_without_its_password() {
+fn an_unreadable_url_is_refused_without_showing_its_password() {
     for url in [
         "postgres://me:hunter2@host:port/db",
         "postgres://me:hunter2@host/db?sslmode=maybe",
@@ -129,9 +132,12 @@ fn a_url_that_cannot_be_read_is_refused_without_its_password() {
     ] {
         let error = Postgres::options(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
-        let said = format!("{error} {error:?}");
-        assert!(said.contains("postgres://user:password@host"), "{said}");
-        assert!(!said.contains("hunter2"), "{url}: {said}");
+        let message = format!("{error} {error:?}");
+        assert!(
+            message.contains("postgres://user:password@host"),
+            "{message}"
+        );
+        assert!(!message.contains("hunter2"), "{url}: {message}");
     }
 }
 
@@ -143,14 +149,14 @@ async fn a_database_that_is_read_only_is_refused() {
         database.name
     );
     raw().await.batch_execute(&sql).await.unwrap();
-    let said = "turn it off for this role or database";
-    assert_fails(options(&database.url), ErrorKind::Invalid, said).await;
+    let message = "turn it off for this role or database";
+    assert_fails(options(&database.url), ErrorKind::Invalid, message).await;
     assert!(!schema_exists(&database.url, "outlast").await);
     database.drop().await;
 }
 
 #[tokio::test]
-async fn a_standby_is_refused_and_the_primary_asked_for() {
+async fn a_standby_is_refused_with_the_advice_to_name_the_primary() {
     let Some(mut cluster) = Cluster::create() else {
         return;
     };
@@ -158,12 +164,12 @@ async fn a_standby_is_refused_and_the_primary_asked_for() {
     cluster.stop(Stop::Fast);
     cluster.make_standby();
     cluster.start();
-    let said = "name the primary";
-    assert_fails(options(&cluster.url()), ErrorKind::Invalid, said).await;
+    let message = "name the primary";
+    assert_fails(options(&cluster.url()), ErrorKind::Invalid, message).await;
 }
 
-/// What a store that was opened to look does on a server that takes no writes.
-async fn assert_looks_and_writes_nothing(url: &str) {
+/// Asserts that a read-only store reads from a server that takes no writes, and writes nothing.
+async fn assert_reads_and_writes_nothing(url: &str) {
     let store = options(url).read_only().connect().await.unwrap();
     let all = store.count(outlast_core::Filter::default()).await.unwrap();
     assert_eq!(all, outlast_core::Count::Exactly(1));
@@ -177,7 +183,7 @@ async fn assert_looks_and_writes_nothing(url: &str) {
 }
 
 #[tokio::test]
-async fn a_database_that_is_read_only_can_be_looked_at() {
+async fn a_read_only_store_reads_a_read_only_database() {
     let database = Database::create().await;
     let store = options(&database.url).connect().await.unwrap();
     work::insert(&store, work::task()).await;
@@ -187,12 +193,12 @@ async fn a_database_that_is_read_only_can_be_looked_at() {
         database.name
     );
     raw().await.batch_execute(&sql).await.unwrap();
-    assert_looks_and_writes_nothing(&database.url).await;
+    assert_reads_and_writes_nothing(&database.url).await;
     database.drop().await;
 }
 
 #[tokio::test]
-async fn a_standby_can_be_looked_at() {
+async fn a_read_only_store_reads_a_standby() {
     let Some(mut cluster) = Cluster::create() else {
         return;
     };
@@ -203,11 +209,11 @@ async fn a_standby_can_be_looked_at() {
     cluster.stop(Stop::Fast);
     cluster.make_standby();
     cluster.start();
-    assert_looks_and_writes_nothing(&cluster.url()).await;
+    assert_reads_and_writes_nothing(&cluster.url()).await;
 }
 
 #[tokio::test]
-async fn a_role_without_rights_is_told_what_it_lacks() {
+async fn the_error_for_a_role_without_rights_says_what_it_lacks() {
     let (database, role) = (Database::create().await, unique_schema());
     let admin = raw_to(&database.url).await;
     admin
@@ -215,24 +221,24 @@ async fn a_role_without_rights_is_told_what_it_lacks() {
         .await
         .unwrap();
     let url = url_of(|config| config.dbname(&database.name).user(&role));
-    let said = "migrations are for the schema's owner";
-    assert_fails(options(&url), ErrorKind::Invalid, said).await;
+    let message = "migrations are for the schema's owner";
+    assert_fails(options(&url), ErrorKind::Invalid, message).await;
     assert!(!schema_exists(&database.url, "outlast").await);
 
-    // Where everything is in place, no right to create is needed.
+    // With a complete schema the role needs no right to create objects.
     let owner = options(&database.url).connect().await.unwrap();
     let roles = Roles::new().worker(&role);
     options(&database.url).grant(&roles).await.unwrap();
     let store = options(&url).connect().await.unwrap();
     work::running(&store).await;
 
-    // A right that is taken away later is no fault of the data.
+    // A right that is revoked later is not reported as corrupt data.
     let sql = format!("revoke insert on outlast.instances from {role}");
     admin.batch_execute(&sql).await.unwrap();
     let error = store.insert(vec![work::task()], None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
-    let said = "permission denied for table instances; the role lacks a right";
-    assert!(error.to_string().contains(said), "{error}");
+    let message = "permission denied for table instances; the role lacks a right";
+    assert!(error.to_string().contains(message), "{error}");
 
     store.close().await;
     owner.close().await;
@@ -243,7 +249,7 @@ async fn a_role_without_rights_is_told_what_it_lacks() {
 }
 
 #[tokio::test]
-async fn an_empty_database_is_left_empty_when_only_checked() {
+async fn checking_the_migrations_leaves_an_empty_database_empty() {
     let schema = unique_schema();
     let checked = || {
         let options = options(&url()).schema(&schema);
@@ -272,8 +278,8 @@ async fn a_schema_name_that_is_not_plain_is_refused() {
 #[tokio::test]
 async fn settings_that_cannot_work_are_refused() {
     let fresh = || options(&url());
-    let said = "max_connections is 0";
-    assert_fails(fresh().max_connections(0), ErrorKind::Invalid, said).await;
+    let message = "max_connections is 0";
+    assert_fails(fresh().max_connections(0), ErrorKind::Invalid, message).await;
     let endless = fresh().lock_timeout(Duration::ZERO);
     assert_fails(endless, ErrorKind::Invalid, "lock_timeout is 0ns").await;
     let endless = fresh().statement_timeout(Duration::MAX);
@@ -283,8 +289,8 @@ async fn settings_that_cannot_work_are_refused() {
 #[tokio::test]
 async fn a_database_that_cannot_hold_every_character_is_refused() {
     let database = Database::create_with("encoding 'LATIN1' locale 'C' template template0").await;
-    let said = "create it with encoding 'UTF8'";
-    let error = assert_fails(options(&database.url), ErrorKind::Invalid, said).await;
+    let message = "create it with encoding 'UTF8'";
+    let error = assert_fails(options(&database.url), ErrorKind::Invalid, message).await;
     assert!(error.to_string().contains("LATIN1"), "{error}");
     assert!(!schema_exists(&database.url, "outlast").await);
     database.drop().await;

@@ -1,5 +1,7 @@
-//! Every verb that writes commits once, where the wire that is cut in other tests sees it, however it is sent: as
-//! one message or as several. Cut there, it happened or it did not, and the store goes on.
+//! A verb that writes commits once, whether it is sent as one message or as several.
+//!
+//! The proxy sees that commit and can cut the connection there, as other tests do. The verb is
+//! then written as a whole or not at all, and the store goes on.
 
 use crate::support::work::{self, claim, done, task, worker};
 use crate::support::{drop_schema, unique_schema, url, url_of};
@@ -7,14 +9,14 @@ use outlast_core::{Count, ErrorKind, Filter, Inspect, Status, Store};
 use outlast_postgres::{Options, Postgres};
 use outlast_testbed::proxy::{Faults, Proxy};
 
-/// Ways to send the same.
+/// The ways to send a verb.
 const WAYS: [fn(Options) -> Options; 2] = [|options| options, Options::without_named_statements];
 
 struct Bed {
     schema: String,
     proxy: Proxy,
     store: Postgres,
-    /// The same by another way.
+    /// A store in the same schema, without the proxy.
     near: Postgres,
 }
 
@@ -52,7 +54,7 @@ impl Bed {
 }
 
 #[tokio::test]
-async fn a_verb_that_writes_commits_once_and_what_reads_does_not() {
+async fn a_verb_that_writes_commits_once_and_a_read_does_not_commit() {
     for way in WAYS {
         let bed = Bed::new(way).await;
         let (store, mut before) = (&bed.store, bed.proxy.counts().commits);
@@ -68,7 +70,7 @@ async fn a_verb_that_writes_commits_once_and_what_reads_does_not() {
         assert_eq!((claim.id, commits()), (id, 1), "claim");
         store.get(id).await.unwrap();
         store.now().await.unwrap();
-        assert_eq!(commits(), 0, "look");
+        assert_eq!(commits(), 0, "read");
         work::commit(store, &claim, done()).await;
         assert_eq!(commits(), 1, "commit");
         bed.close().await;
@@ -76,7 +78,7 @@ async fn a_verb_that_writes_commits_once_and_what_reads_does_not() {
 }
 
 #[tokio::test]
-async fn a_verb_that_is_cut_at_its_commit_happened_or_did_not() {
+async fn a_verb_whose_connection_is_cut_at_its_commit_is_written_once_or_not_at_all() {
     let never = Faults::default();
     let cuts = [
         (
@@ -117,7 +119,7 @@ async fn a_verb_that_is_cut_at_its_commit_happened_or_did_not() {
                 assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
             }
             assert_eq!(bed.instances().await, before + inserted, "{faults:?}");
-            // The pool may not have noticed yet that its connection was cut.
+            // The pool may not have noticed yet that its connection is cut.
             let outcome = work::outcome_of(&claim, done());
             if bed.store.commit(outcome.clone().into()).await.is_err() {
                 bed.store.commit(outcome.into()).await.unwrap();

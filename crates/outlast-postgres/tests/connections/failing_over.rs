@@ -1,4 +1,5 @@
-//! A URL of several hosts leads to the one that takes writes: when it changes, a store follows by itself.
+//! With a URL of several hosts, a store connects to the one that takes writes and follows a
+//! failover.
 
 use crate::support::work::{self, done, get, running, task};
 use outlast_core::{ErrorKind, Hints, Status, Store};
@@ -10,7 +11,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_follows_to_the_server_that_has_taken_over_and_back() {
+async fn a_store_follows_a_failover_to_the_new_primary_and_back() {
     let Some(mut replicas) = Replicas::start(Mode::Synchronous) else {
         return;
     };
@@ -18,7 +19,8 @@ async fn a_store_follows_to_the_server_that_has_taken_over_and_back() {
     let mut listener = store.listen().await.unwrap().unwrap();
     for _ in 0..2 {
         let claim = running(&store).await;
-        // A claim does not wait for the standby; what does and comes after it takes it along.
+        // A claim does not wait for the standby. A later insert does, and the claim reaches it
+        // too.
         work::insert(&store, task()).await;
         replicas.fail_over();
         let lost = listener.next().await.unwrap_err();
@@ -36,21 +38,21 @@ async fn a_store_follows_to_the_server_that_has_taken_over_and_back() {
         .await;
         assert_eq!(get(&store, claim.id).await.status, Status::Done);
         replicas.rebuild();
-        // Nobody has stayed with what is a standby now, and nobody goes there.
-        let asked = replicas.other().ask(
+        // The store has no connection to the server that is the standby now.
+        let connections = replicas.other().ask(
             "postgres",
             "select from pg_stat_activity where application_name = 'outlast'",
         );
-        assert_eq!(asked.unwrap().len(), 0);
+        assert_eq!(connections.unwrap().len(), 0);
         listener = store.listen().await.unwrap().unwrap();
-        let teller = Postgres::connect(&replicas.url()).await.unwrap();
-        let told = hints();
-        eventually("hints are heard from the new one", || async {
-            teller.notify(told.clone()).await.is_ok()
+        let sender = Postgres::connect(&replicas.url()).await.unwrap();
+        let sent = hints();
+        eventually("the new primary takes a hint", || async {
+            sender.notify(sent.clone()).await.is_ok()
         })
         .await;
-        assert_eq!(listener.next().await.unwrap(), told);
-        teller.close().await;
+        assert_eq!(listener.next().await.unwrap(), sent);
+        sender.close().await;
     }
     store.close().await;
 }
@@ -60,7 +62,7 @@ fn hints() -> Hints {
 }
 
 #[tokio::test]
-async fn a_host_that_takes_connections_and_says_nothing_is_passed_by() {
+async fn a_host_that_accepts_connections_and_never_answers_is_skipped() {
     let Some(mut cluster) = Cluster::create() else {
         return;
     };
@@ -80,7 +82,7 @@ async fn a_host_that_takes_connections_and_says_nothing_is_passed_by() {
 }
 
 #[tokio::test]
-async fn a_session_that_may_not_write_is_not_kept() {
+async fn a_session_that_becomes_read_only_is_closed() {
     let Some(mut cluster) = Cluster::create() else {
         return;
     };
@@ -99,7 +101,7 @@ async fn a_session_that_may_not_write_is_not_kept() {
         cluster.ask("postgres", "select pg_reload_conf()").unwrap();
     };
     set("on");
-    // The session hears of it between two statements.
+    // The session applies the setting between two statements.
     let before = serving();
     assert_eq!(before.len(), 1);
     let error = loop {

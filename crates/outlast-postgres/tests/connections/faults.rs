@@ -1,5 +1,7 @@
-//! Connections break, servers restart, disks fill up, locks are held: a verb then answers with a
-//! transient error in bounded time, nothing is half-done, and the next one works.
+//! Faults: connections break, servers restart, disks fill up, and locks are held.
+//!
+//! The verb then gives a transient error in bounded time, nothing is half-written, and the next
+//! verb works.
 
 use crate::support::proxy::Proxy;
 use crate::support::work::{self, done, get, outcome_of, running, task};
@@ -22,7 +24,7 @@ use tokio::sync::Notify;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-/// A store whose connections the server knows by the name of its schema.
+/// A store whose connections have its schema as application name.
 struct Named {
     store: Postgres,
     schema: String,
@@ -39,7 +41,7 @@ impl Named {
         Named { store, schema, raw }
     }
 
-    /// What the server knows of the store's connections.
+    /// How many connections of the store fulfil the condition, as the server counts them.
     async fn connections(&self, condition: &str) -> i64 {
         let query = format!(
             "select count(*) from pg_stat_activity where application_name = '{}' and {condition}",
@@ -87,9 +89,9 @@ async fn unlock(holder: Client) {
     holder.batch_execute("rollback").await.unwrap();
 }
 
-fn assert_transient(error: &Error, said: &str) {
+fn assert_transient(error: &Error, message: &str) {
     assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
-    assert!(error.to_string().contains(said), "{error}");
+    assert!(error.to_string().contains(message), "{error}");
 }
 
 fn is_committed(answer: &Answer) -> bool {
@@ -102,11 +104,11 @@ async fn try_done(store: &Postgres, claim: &Claim) -> Result<Answer, Error> {
 }
 
 #[tokio::test]
-async fn connections_that_are_terminated_come_back_by_themselves() {
+async fn the_pool_replaces_connections_that_the_server_terminated() {
     let named = Named::open(|options| options.max_connections(4)).await;
     let ask_at_once = || join_all((0..4).map(|_| named.store.count(Filter::default())));
     for _ in 0..3 {
-        // All four are open, idle, and known to the pool as sound.
+        // All four connections are open and idle, and the pool trusts them.
         for answer in ask_at_once().await {
             answer.unwrap();
         }
@@ -132,11 +134,11 @@ async fn a_store_outlives_the_restart_of_its_server() {
     cluster.start();
     let store = Postgres::connect(&cluster.url()).await.unwrap();
     let claim = running(&store).await;
-    // A claim may be forgotten by a server that crashes; what is durable after it makes it durable.
+    // A server that crashes may lose a claim. The durable insert after it makes it durable.
     work::insert(&store, task()).await;
     for how in [Stop::Immediately, Stop::Fast] {
         cluster.stop(how);
-        // The first may still find the old connection; while there is no server the advice comes.
+        // The first insert may still use the old connection. The second one finds no server.
         let _ = store.insert(vec![task()], None).await;
         let error = store.insert(vec![task()], None).await.unwrap_err();
         assert_transient(&error, "is PostgreSQL running there");
@@ -148,7 +150,7 @@ async fn a_store_outlives_the_restart_of_its_server() {
 }
 
 #[tokio::test]
-async fn a_server_that_became_a_standby_is_waited_for() {
+async fn writes_to_a_server_that_became_a_standby_fail_until_it_is_promoted() {
     let Some(mut cluster) = Cluster::create() else {
         return;
     };
@@ -173,7 +175,7 @@ async fn a_server_that_became_a_standby_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_transient_and_leaves_nothing_half_done() {
+async fn a_full_disk_gives_a_transient_error_and_leaves_nothing_half_written() {
     let Some(disk) = SmallDisk::mount(64) else {
         return;
     };
@@ -192,7 +194,7 @@ async fn a_full_disk_is_transient_and_leaves_nothing_half_done() {
     let store = Postgres::connect(&cluster.url()).await.unwrap();
     let claim = running(&store).await;
 
-    // Room for a little, so that a large statement fails in its middle.
+    // A large statement now fills the disk midway.
     disk.fill(128 << 10);
     let state = Json::of(&"x".repeat(2_000)).unwrap();
     let children: Vec<_> = (0..2_000)
@@ -230,7 +232,7 @@ async fn a_full_disk_is_transient_and_leaves_nothing_half_done() {
 }
 
 #[tokio::test]
-async fn a_check_of_writes_finds_a_full_disk_and_the_room_after_it() {
+async fn check_writes_finds_a_full_disk_and_notices_when_there_is_room_again() {
     let Some(disk) = SmallDisk::mount(64) else {
         return;
     };
@@ -248,7 +250,7 @@ async fn a_check_of_writes_finds_a_full_disk_and_the_room_after_it() {
     assert_eq!(store.check_writes().await.unwrap(), WriteCheck::Works);
 
     disk.fill(0);
-    // The table may have room in its pages for the first of them.
+    // The first checks may still find room in the pages of the table.
     let mut answers = Vec::new();
     while answers.last() != Some(&WriteCheck::DiskFull) {
         assert!(answers.len() < 20, "the disk is full: {answers:?}");
@@ -257,7 +259,7 @@ async fn a_check_of_writes_finds_a_full_disk_and_the_room_after_it() {
     disk.free();
     assert_eq!(store.check_writes().await.unwrap(), WriteCheck::Works);
 
-    // A larger write fails where the small one still finds room: it counts for a while.
+    // A large write fails while a small one still finds room. Its failure counts for a while.
     disk.fill(256 << 10);
     let state = Json::of(&"x".repeat(2_000)).unwrap();
     let row = outlast_core::NewInstance { state, ..task() };
@@ -268,9 +270,10 @@ async fn a_check_of_writes_finds_a_full_disk_and_the_room_after_it() {
     store.close().await;
 }
 
-/// Defect 16 (docs/protocol.md): a moment read before the wait would give a lease that is already partly over.
+/// Defect 16 (docs/protocol.md): a time read before the wait would give a lease that is already
+/// partly over.
 #[tokio::test]
-async fn a_heartbeat_that_waited_renews_the_lease_from_when_it_was_written() {
+async fn a_delayed_heartbeat_renews_the_lease_from_the_time_of_its_write() {
     let named = Named::open(|options| options).await;
     let worker = work::worker(&named.store).await;
     let holder = raw().await;
@@ -294,13 +297,13 @@ async fn a_heartbeat_that_waited_renews_the_lease_from_when_it_was_written() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_held_too_long_is_transient_and_the_connection_lives_on() {
-    // Nothing but a lock takes so long, on a machine that is busy either.
+async fn lock_and_statement_timeouts_give_transient_errors_and_keep_the_connection() {
+    // Only a wait for a lock takes so long, even on a busy machine.
     let limit = Duration::from_secs(1);
     let by_lock = Named::open(|options| options.max_connections(1).lock_timeout(limit)).await;
     let by_statement =
         Named::open(|options| options.max_connections(1).statement_timeout(limit)).await;
-    for (named, said) in [
+    for (named, message) in [
         (by_lock, "somebody holds a lock for too long"),
         (by_statement, "it took longer than the store allows"),
     ] {
@@ -311,7 +314,7 @@ async fn a_lock_that_is_held_too_long_is_transient_and_the_connection_lives_on()
         let holder = named.lock(claim.id).await;
         let begun = Instant::now();
         let error = try_done(&named.store, &claim).await.unwrap_err();
-        assert_transient(&error, said);
+        assert_transient(&error, message);
         assert!(begun.elapsed() >= limit, "{:?}", begun.elapsed());
         assert!(
             begun.elapsed() < Duration::from_secs(5),
@@ -319,48 +322,48 @@ async fn a_lock_that_is_held_too_long_is_transient_and_the_connection_lives_on()
             begun.elapsed()
         );
         assert_eq!(named.connections("state <> 'idle'").await, 0);
-        // A question never waits for somebody who writes.
+        // A read does not wait for a lock.
         assert_eq!(get(&named.store, claim.id).await.status, Status::Executing);
         unlock(holder).await;
         assert!(is_committed(&try_done(&named.store, &claim).await.unwrap()));
         let after: i32 = value_of(&named.raw, &pid).await;
-        assert_eq!(before, after, "the connection was given up without need");
+        assert_eq!(before, after, "the connection was replaced without need");
         named.close().await;
     }
 }
 
-/// Gives a verb up while a lock is in its way.
-async fn give_up<T>(verb: impl Future<Output = T>) {
-    let given_up = tokio::time::timeout(Duration::from_millis(50), verb).await;
-    assert!(given_up.is_err(), "it was not blocked");
+/// Drops a verb while it waits for a lock.
+async fn drop_midway<T>(verb: impl Future<Output = T>) {
+    let ended = tokio::time::timeout(Duration::from_millis(50), verb).await;
+    assert!(ended.is_err(), "the verb did not wait for the lock");
 }
 
 #[tokio::test]
-async fn a_verb_that_is_given_up_leaves_no_open_transaction_behind() {
+async fn a_verb_that_is_dropped_midway_leaves_no_open_transaction() {
     let named = Named::open(|options| options.max_connections(2)).await;
     let store = &named.store;
     let id = work::insert(store, task().correlation_key("key")).await;
     for round in 0..3 {
-        // Delivering by key is a transaction of several round trips: it stops between two of them.
+        // A delivery by key takes several round trips, and stops between two of them.
         let holder = named.lock(id).await;
         let key = Target::Key {
             machine: "task".into(),
             key: "key".into(),
         };
         let signal = NewSignal::new(key, "go", Json::null());
-        give_up(store.deliver(vec![signal], None)).await;
+        drop_midway(store.deliver(vec![signal], None)).await;
         unlock(holder).await;
-        eventually("the server is done with what was given up", || async {
+        eventually("the server has ended the dropped verb", || async {
             named.connections("state <> 'idle'").await == 0
         })
         .await;
         assert_eq!(store.signals(id, None).await.unwrap(), [], "round {round}");
 
-        // So is one that may start its target, here while it waits for the holder.
+        // The same for a signal that may start its target, while it waits for the holder's lock.
         let holder = named.lock(id).await;
-        give_up(store.signal_or_insert(work::go_or_start("key"))).await;
+        drop_midway(store.signal_or_insert(work::go_or_start("key"))).await;
         unlock(holder).await;
-        eventually("the server is done with what was given up", || async {
+        eventually("the server has ended the dropped verb", || async {
             named.connections("state <> 'idle'").await == 0
         })
         .await;
@@ -370,27 +373,30 @@ async fn a_verb_that_is_given_up_leaves_no_open_transaction_behind() {
 }
 
 #[tokio::test]
-async fn a_verb_that_is_given_up_does_not_hold_up_the_next() {
+async fn a_verb_that_is_dropped_midway_does_not_block_the_next_verb() {
     let named = Named::open(|options| options.max_connections(1)).await;
     let store = &named.store;
     let claim = running(store).await;
     for _ in 0..3 {
         let holder = named.lock(claim.id).await;
-        give_up(try_done(store, &claim)).await;
+        drop_midway(try_done(store, &claim)).await;
         let begun = Instant::now();
         let id = work::insert(store, task()).await;
-        assert!(begun.elapsed() < Duration::from_secs(5), "it waited");
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "the insert waited"
+        );
         let reader = Postgres::options(&url()).unwrap().schema(&named.schema);
         let reader = reader.connect().await.unwrap();
         assert_eq!(get(&reader, id).await.status, Status::Runnable);
         reader.close().await;
         unlock(holder).await;
-        eventually("the server is done with what was given up", || async {
+        eventually("the server has ended the dropped verb", || async {
             named.connections("state <> 'idle'").await == 0
         })
         .await;
     }
-    // What was given up was written or was not; sent again, it is written once.
+    // The dropped commit was written or not. Sent again, it is written exactly once.
     let ended = get(store, claim.id).await;
     let answer = try_done(store, &claim).await.unwrap();
     assert_eq!(answer == Answer::Lost, ended.status == Status::Done);
@@ -399,7 +405,7 @@ async fn a_verb_that_is_given_up_does_not_hold_up_the_next() {
 }
 
 #[tokio::test]
-async fn an_exhausted_pool_is_transient_in_bounded_time() {
+async fn an_exhausted_pool_gives_a_transient_error_in_bounded_time() {
     let wait = Duration::from_millis(150);
     let named = Named::open(|options| options.max_connections(1).connection_wait(wait)).await;
     let claim = running(&named.store).await;
@@ -419,7 +425,7 @@ async fn an_exhausted_pool_is_transient_in_bounded_time() {
 }
 
 #[tokio::test]
-async fn a_server_without_room_for_more_connections_is_transient() {
+async fn a_server_without_free_connections_gives_a_transient_error() {
     let Some(mut cluster) = Cluster::create() else {
         return;
     };
@@ -441,7 +447,7 @@ async fn a_server_without_room_for_more_connections_is_transient() {
 }
 
 #[tokio::test]
-async fn closing_waits_for_what_is_under_way_and_leaves_no_connection() {
+async fn closing_a_store_waits_for_running_verbs_and_closes_every_connection() {
     let named = Named::open(|options| options.max_connections(3)).await;
     let claim = running(&named.store).await;
     join_all((0..3).map(|_| named.store.now())).await;
@@ -457,10 +463,13 @@ async fn closing_waits_for_what_is_under_way_and_leaves_no_connection() {
         named.store.now().await.is_err()
     })
     .await;
-    assert!(!closing.is_finished(), "it did not wait");
+    assert!(!closing.is_finished(), "closing did not wait");
     unlock(holder).await;
     closing.await.unwrap();
-    assert!(committing.is_finished(), "closed before it was done");
+    assert!(
+        committing.is_finished(),
+        "the store closed before the commit ended"
+    );
     assert!(is_committed(&committing.await.unwrap().unwrap().answers[0]));
     eventually("the connections are gone", || async {
         named.connections("true").await == 0
@@ -495,7 +504,7 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         limit: 1,
         ..ListRequest::default()
     };
-    let survey = outlast_core::StepCountRequest {
+    let step_counts = outlast_core::StepCountRequest {
         after: None,
         limit: 1,
     };
@@ -533,7 +542,7 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         store.operations(None).await.err(),
         store.add_run_stats(work::stats(Timestamp(0))).await.err(),
         store.rounds(id).await.err(),
-        store.count_by_step(survey).await.err(),
+        store.count_by_step(step_counts).await.err(),
         store.run_stats(Timestamp(0)).await.err(),
     ];
     for (position, error) in errors.into_iter().enumerate() {
@@ -542,7 +551,7 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
     }
 }
 
-/// JoinSets the store's connections right before a commit is sent, once it is armed.
+/// Terminates the store's connections right before the next commit, once it is armed.
 struct CutBeforeCommit {
     armed: AtomicBool,
     application: String,
@@ -610,7 +619,7 @@ async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
     };
     assert!(is_committed(&work::commit(&remote, &parent, fan_out).await));
     let child = work::claim(&remote, work::worker(&remote).await).await;
-    // Warm: every statement of this outcome was prepared by the end of a first child.
+    // The end of a first child prepares every statement of this outcome.
     let other = work::claim(&remote, work::worker(&remote).await).await;
     assert!(is_committed(&try_done(&remote, &other).await.unwrap()));
     let keyed = work::insert(&remote, task()).await;
@@ -628,7 +637,7 @@ async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
     let row = get(&near, parent.id).await;
     assert_eq!((row.status, row.children_pending), (Status::Runnable, 0));
 
-    // A signal with a dedup key is as safe to send again.
+    // A signal with a dedup key is safe to send again, too.
     let signal = || vec![NewSignal::new(Target::Id(keyed), "go", Json::null()).dedup_key("once")];
     remote
         .deliver(
@@ -649,15 +658,15 @@ async fn an_outcome_whose_answer_was_lost_is_not_written_twice() {
     let again = remote.deliver(signal(), None).await.unwrap().answers[0];
     assert_eq!(again, Delivery::Duplicate { instance: keyed });
 
-    // And one that starts its target starts it once.
+    // A repeated signal that starts its target starts it once.
     let warm = work::go_or_start("warm");
     remote.signal_or_insert(warm).await.unwrap();
-    // The insert and the look for a former holder are answered, the commit is not.
+    // The insert and the search for a former holder are answered, the commit is not.
     proxy.lose_answers_after(2);
     let store = remote.clone();
     let sending =
         tokio::spawn(async move { store.signal_or_insert(work::go_or_start("key")).await });
-    eventually("the target is there", || async {
+    eventually("the target is stored", || async {
         near.find("task", "key").await.unwrap().is_some()
     })
     .await;
@@ -679,7 +688,8 @@ fn server_port() -> u16 {
     *config.get_ports().first().unwrap_or(&5432)
 }
 
-/// Lets somebody else reap, claim and finish what is being claimed, before its inbox or its children are loaded.
+/// Lets another store reap, claim and finish an instance during its claim, before its inbox or its
+/// children are loaded.
 struct OvertakeBeforeLoad {
     before: &'static str,
     armed: AtomicBool,
@@ -705,9 +715,10 @@ impl Conductor for OvertakeBeforeLoad {
     }
 }
 
-/// The step of a claim that is lost already must not see what others have left of its inbox: with nothing in it,
-/// it would take that for a timeout.
-async fn is_not_handed_out_when_it_is_overtaken(
+/// Asserts that a claim which is lost during the claim call is not handed out.
+///
+/// Its step would see an inbox that another worker has emptied, and take it for a timeout.
+async fn assert_lost_claim_is_not_handed_out(
     before: &'static str,
     make_ready: impl AsyncFnOnce(&Postgres),
 ) {
@@ -729,7 +740,10 @@ async fn is_not_handed_out_when_it_is_overtaken(
     overtake.armed.store(true, Ordering::SeqCst);
     let worker = work::worker(&store).await;
     let claimed = store.claim(work::request(worker, 10)).await.unwrap();
-    assert!(!overtake.armed.load(Ordering::SeqCst), "nobody overtook");
+    assert!(
+        !overtake.armed.load(Ordering::SeqCst),
+        "no other store overtook the claim"
+    );
     assert_eq!(claimed.claims, []);
     store.close().await;
     other.close().await;
@@ -738,7 +752,7 @@ async fn is_not_handed_out_when_it_is_overtaken(
 
 #[tokio::test]
 async fn a_claim_that_is_lost_before_its_inbox_is_loaded_is_not_handed_out() {
-    is_not_handed_out_when_it_is_overtaken("claim/inbox", async |store| {
+    assert_lost_claim_is_not_handed_out("claim/inbox", async |store| {
         let id = work::insert(store, task()).await;
         let signal = NewSignal::new(Target::Id(id), "go", Json::null());
         store.deliver(vec![signal], None).await.unwrap();
@@ -748,7 +762,7 @@ async fn a_claim_that_is_lost_before_its_inbox_is_loaded_is_not_handed_out() {
 
 #[tokio::test]
 async fn a_claim_that_is_lost_before_its_children_are_loaded_is_not_handed_out() {
-    is_not_handed_out_when_it_is_overtaken("claim/children", async |store| {
+    assert_lost_claim_is_not_handed_out("claim/children", async |store| {
         let parent = running(store).await;
         let fan_out = Outcome::FanOut {
             children: vec![task()],
@@ -766,7 +780,7 @@ async fn a_claim_that_is_lost_before_its_children_are_loaded_is_not_handed_out()
     .await;
 }
 
-/// Stops the claims of a store before they are committed, as a slow server does.
+/// Stops the claims of a store before their commit, as a slow server would.
 struct SlowClaims {
     is_at_commit: Notify,
     go_on: Notify,
@@ -787,9 +801,9 @@ impl Conductor for SlowClaims {
     }
 }
 
-/// A worker whose call broke asks what it holds while the server may still be at it.
+/// A worker whose claim call failed asks for its claims while the server may still run that call.
 #[tokio::test]
-async fn a_claim_that_is_still_under_way_is_among_what_the_worker_holds() {
+async fn claims_of_waits_for_a_claim_in_progress_and_lists_it() {
     let named = Named::open(|options| options).await;
     let slow = Arc::new(SlowClaims {
         is_at_commit: Notify::new(),
@@ -825,7 +839,7 @@ async fn a_claim_that_is_still_under_way_is_among_what_the_worker_holds() {
     named.close().await;
 }
 
-/// Renews a lease that has run out, just before a statement.
+/// Renews an expired lease just before a statement.
 struct RenewBefore {
     statement: &'static str,
     armed: AtomicBool,
@@ -837,7 +851,11 @@ struct RenewBefore {
 impl Conductor for RenewBefore {
     async fn before(&self, statement: &'static str) {
         if statement == self.statement && self.armed.swap(false, Ordering::SeqCst) {
-            let worker = self.worker.lock().unwrap().expect("it is registered");
+            let worker = self
+                .worker
+                .lock()
+                .unwrap()
+                .expect("the worker is registered");
             let renewed = self.other.heartbeat(worker, Duration::from_secs(60)).await;
             assert_eq!(renewed.unwrap(), Heartbeat::Renewed);
             if statement == "deliver/deliver" {
@@ -850,7 +868,7 @@ impl Conductor for RenewBefore {
     }
 }
 
-/// A store whose worker has let its lease run out, and gets it back just before `statement`.
+/// Runs a verb for a worker with an expired lease, which is renewed just before `statement`.
 async fn renewed_before(
     statement: &'static str,
     verb: impl AsyncFnOnce(&Postgres, WorkerId, InstanceId),
@@ -878,10 +896,10 @@ async fn renewed_before(
     drop_schema(&schema).await;
 }
 
-/// As a worker does that was stopped for a while: its heartbeat and its claim are under way at once. What is claimed
-/// and not told would be nobody's for as long as the worker lives.
+/// The heartbeat and the claim of a worker that was stopped for a while run at once. If the claim
+/// took rows without returning them, they would not run for as long as the worker lives.
 #[tokio::test]
-async fn a_claim_beside_which_the_lease_is_renewed_tells_what_it_took() {
+async fn a_claim_returns_its_rows_when_the_expired_lease_is_renewed_meanwhile() {
     renewed_before("claim/claim", async |store, worker, id| {
         let claimed = store.claim(work::request(worker, 10)).await.unwrap();
         let ids: Vec<_> = claimed.claims.iter().map(|claim| claim.id).collect();
@@ -891,7 +909,7 @@ async fn a_claim_beside_which_the_lease_is_renewed_tells_what_it_took() {
 }
 
 #[tokio::test]
-async fn a_delivery_beside_which_the_lease_is_renewed_has_locked_its_target() {
+async fn a_delivery_locks_its_target_when_the_expired_lease_is_renewed_meanwhile() {
     renewed_before("deliver/deliver", async |store, worker, id| {
         let signal = NewSignal::new(Target::Id(id), "go", Json::null());
         let offer = work::offer(worker);
@@ -905,7 +923,7 @@ async fn a_delivery_beside_which_the_lease_is_renewed_has_locked_its_target() {
     .await;
 }
 
-/// Claims whatever there is, just before a statement.
+/// Claims every runnable instance just before a statement.
 struct ClaimBefore {
     statement: &'static str,
     armed: AtomicBool,
@@ -922,10 +940,11 @@ impl Conductor for ClaimBefore {
     }
 }
 
-/// A crash forgets a claim, since claims do not wait for the disk, and it is taken anew at the same revision while
-/// the outcome of the first is sent again. Of that outcome nothing may be written, or all.
+/// Claims do not wait for the disk, so a crash may lose one. The instance is then claimed again at
+/// the same revision, while the first outcome is sent again. It is written as a whole or not at
+/// all.
 #[tokio::test]
-async fn an_outcome_whose_claim_was_forgotten_and_taken_anew_is_not_written_by_halves() {
+async fn an_outcome_is_not_half_written_when_its_forgotten_claim_is_taken_again() {
     let schema = unique_schema();
     let options = || Postgres::options(&url()).unwrap().schema(&schema);
     let other = options().connect().await.unwrap();
@@ -951,7 +970,10 @@ async fn an_outcome_whose_claim_was_forgotten_and_taken_anew_is_not_written_by_h
         .commit(outcome_of(&claim, fan_out).into())
         .await
         .unwrap();
-    assert!(!claims.armed.load(Ordering::SeqCst), "nobody claimed");
+    assert!(
+        !claims.armed.load(Ordering::SeqCst),
+        "no other store claimed"
+    );
     assert_eq!(committed.answers, [Answer::Lost]);
     let row = get(&store, claim.id).await;
     assert_eq!(

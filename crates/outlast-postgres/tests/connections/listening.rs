@@ -1,4 +1,4 @@
-//! What one node tells, the others hear: at once, and without anything resting on it.
+//! Hints of one node reach the others at once, and no decision depends on them.
 
 use crate::support::proxy::Proxy;
 use crate::support::{drop_schema, raw, start_pooler, unique_schema, url, url_of, value_of};
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
-/// Longer than anything here takes.
+/// Longer than any operation in these tests takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn open_with(schema: &str, change: impl FnOnce(Options) -> Options) -> Postgres {
@@ -24,7 +24,7 @@ async fn open(schema: &str) -> Postgres {
     open_with(schema, |options| options).await
 }
 
-/// A store whose connections the server knows by `name`.
+/// A store whose connections have `name` as application name.
 async fn open_named(schema: &str, name: &str) -> Postgres {
     let url = format!("{}?application_name={name}", url_of(|config| config));
     let options = Postgres::options(&url).unwrap().schema(schema);
@@ -33,12 +33,12 @@ async fn open_named(schema: &str, name: &str) -> Postgres {
 
 async fn listen(store: &Postgres) -> Box<dyn Listen> {
     let listener = store.listen().await.unwrap();
-    listener.expect("the server can notify")
+    listener.expect("the server supports notifications")
 }
 
-async fn hear(listener: &mut Box<dyn Listen>) -> Result<Hints, Error> {
-    let heard = timeout(PATIENCE, listener.next()).await;
-    heard.expect("something is heard")
+async fn receive(listener: &mut Box<dyn Listen>) -> Result<Hints, Error> {
+    let received = timeout(PATIENCE, listener.next()).await;
+    received.expect("a hint or an error arrives")
 }
 
 fn queue(name: &str) -> Hints {
@@ -55,7 +55,7 @@ async fn close(stores: impl IntoIterator<Item = Postgres>, schemas: &[&str]) {
 }
 
 #[tokio::test]
-async fn queues_deadlines_and_ends_arrive_at_every_other_node() {
+async fn hints_of_queues_deadlines_and_ends_reach_every_other_node() {
     let schema = unique_schema();
     let stores = [
         open(&schema).await,
@@ -70,20 +70,20 @@ async fn queues_deadlines_and_ends_arrive_at_every_other_node() {
     stores[2].notify(hints.clone()).await.unwrap();
     stores[2].notify(queue("second")).await.unwrap();
     for listener in &mut listeners {
-        assert_eq!(hear(listener).await.unwrap(), hints);
-        assert_eq!(hear(listener).await.unwrap(), queue("second"));
+        assert_eq!(receive(listener).await.unwrap(), hints);
+        assert_eq!(receive(listener).await.unwrap(), queue("second"));
     }
     close(stores, &[&schema]).await;
 }
 
 #[tokio::test]
-async fn a_store_does_not_hear_itself_nor_another_schema() {
+async fn a_store_receives_no_hints_of_its_own_or_of_another_schema() {
     let schemas = [unique_schema(), unique_schema()];
     let store = open(&schemas[0]).await;
     let beside = open(&schemas[0]).await;
     let elsewhere = open(&schemas[1]).await;
     let mut listener = listen(&store).await;
-    // A second listener of the same store is no other node either.
+    // A second listener of the same store is not another node.
     let mut second = listen(&store).await;
     store.notify(queue("own")).await.unwrap();
     store
@@ -94,44 +94,44 @@ async fn a_store_does_not_hear_itself_nor_another_schema() {
     elsewhere.notify(queue("of another schema")).await.unwrap();
     beside.notify(Hints::default()).await.unwrap();
     beside.notify(queue("of another node")).await.unwrap();
-    // Messages arrive in the order of their commits: what is heard first was told last.
+    // Messages arrive in the order of their commits. The last one comes first, so no other came.
     for listener in [&mut listener, &mut second] {
-        assert_eq!(hear(listener).await.unwrap(), queue("of another node"));
+        assert_eq!(receive(listener).await.unwrap(), queue("of another node"));
         assert!(listener.next().now_or_never().is_none());
     }
     close([store, beside, elsewhere], &[&schemas[0], &schemas[1]]).await;
 }
 
-/// Everything that is told in a schema, as somebody hears it who is no node.
+/// Receives every message of a schema through a connection that is not a node.
 async fn eavesdrop(schema: &str) -> (Client, mpsc::UnboundedReceiver<String>) {
     let (client, mut connection) = tokio_postgres::connect(&url(), NoTls).await.unwrap();
-    let (tell, heard) = mpsc::unbounded_channel();
+    let (sender, messages) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
             if let AsyncMessage::Notification(it) = message {
-                let _ = tell.send(it.payload().to_owned());
+                let _ = sender.send(it.payload().to_owned());
             }
         }
     });
-    let order = format!("listen \"outlast:{schema}\"");
-    client.batch_execute(&order).await.unwrap();
-    (client, heard)
+    let listen = format!("listen \"outlast:{schema}\"");
+    client.batch_execute(&listen).await.unwrap();
+    (client, messages)
 }
 
 #[tokio::test]
-async fn a_node_that_is_alone_tells_nobody_until_another_listens() {
+async fn a_node_that_is_alone_sends_no_hints_until_another_node_listens() {
     let schema = unique_schema();
     let store = open(&schema).await;
     let _listener = listen(&store).await;
-    let (ear, mut heard) = eavesdrop(&schema).await;
-    // The others have had their time to answer; nobody did.
+    let (client, mut messages) = eavesdrop(&schema).await;
+    // Other nodes would have answered within this time.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     store.notify(queue("unheard")).await.unwrap();
     let mark = format!("notify \"outlast:{schema}\", 'mark'");
-    ear.batch_execute(&mark).await.unwrap();
-    // Messages arrive in the order of their commits. A greeting names no queue.
+    client.batch_execute(&mark).await.unwrap();
+    // Messages arrive in the order of their commits. Greetings name no queue.
     loop {
-        let message = timeout(PATIENCE, heard.recv()).await.unwrap().unwrap();
+        let message = timeout(PATIENCE, messages.recv()).await.unwrap().unwrap();
         assert!(!message.contains("unheard"), "{message}");
         if message == "mark" {
             break;
@@ -140,58 +140,58 @@ async fn a_node_that_is_alone_tells_nobody_until_another_listens() {
 
     let other = open(&schema).await;
     let mut listener = listen(&other).await;
-    // Both have greeted each other before long; what is told from then on arrives.
+    // The nodes greet each other soon. Hints that are sent after that arrive.
     let known = async {
-        let mut told = tokio::time::interval(Duration::from_millis(5));
+        let mut interval = tokio::time::interval(Duration::from_millis(5));
         while listener.next().now_or_never().is_none() {
-            told.tick().await;
+            interval.tick().await;
             store.notify(queue("heard")).await.unwrap();
         }
     };
     timeout(PATIENCE, known)
         .await
-        .expect("the newcomer is known");
+        .expect("the first node knows the new one");
     close([store, other], &[&schema]).await;
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_left_out_and_the_rest_arrives() {
+async fn hints_too_long_for_one_message_are_cut_and_the_rest_arrives() {
     let schema = unique_schema();
-    let [teller, store] = [open(&schema).await, open(&schema).await];
+    let [sender, store] = [open(&schema).await, open(&schema).await];
     let mut listener = listen(&store).await;
     let mut hints = queue("default");
     hints.deadline(Duration::from_millis(5));
     hints.ended = (0..100_000).map(|n| InstanceId(i64::MAX - n)).collect();
-    teller.notify(hints.clone()).await.unwrap();
-    let heard = hear(&mut listener).await.unwrap();
+    sender.notify(hints.clone()).await.unwrap();
+    let received = receive(&mut listener).await.unwrap();
     assert_eq!(
-        (heard.queues, heard.deadline),
+        (received.queues, received.deadline),
         (hints.queues, hints.deadline)
     );
-    assert!(heard.ended.len() > 300, "{}", heard.ended.len());
-    assert_eq!(heard.ended, hints.ended[..heard.ended.len()]);
+    assert!(received.ended.len() > 300, "{}", received.ended.len());
+    assert_eq!(received.ended, hints.ended[..received.ended.len()]);
 
     let mut many = Hints::default();
     for n in 0..1_000 {
         many.queue(&format!("{n:ü>100}"), Duration::ZERO);
     }
     many.deadline(Duration::ZERO);
-    teller.notify(many.clone()).await.unwrap();
-    let heard = hear(&mut listener).await.unwrap();
-    assert!(heard.queues.len() > 30, "{}", heard.queues.len());
+    sender.notify(many.clone()).await.unwrap();
+    let received = receive(&mut listener).await.unwrap();
+    assert!(received.queues.len() > 30, "{}", received.queues.len());
     assert!(
-        heard
+        received
             .queues
             .keys()
             .all(|queue| many.queues.contains_key(queue))
     );
-    close([teller, store], &[&schema]).await;
+    close([sender, store], &[&schema]).await;
 }
 
 #[tokio::test]
-async fn messages_of_somebody_else_on_the_channel_are_skipped() {
+async fn foreign_messages_on_the_channel_are_skipped() {
     let schema = unique_schema();
-    let [teller, store] = [open(&schema).await, open(&schema).await];
+    let [sender, store] = [open(&schema).await, open(&schema).await];
     let mut listener = listen(&store).await;
     let client = raw().await;
     for message in [
@@ -208,9 +208,9 @@ async fn messages_of_somebody_else_on_the_channel_are_skipped() {
             .await
             .unwrap();
     }
-    teller.notify(queue("readable")).await.unwrap();
-    assert_eq!(hear(&mut listener).await.unwrap(), queue("readable"));
-    close([teller, store], &[&schema]).await;
+    sender.notify(queue("readable")).await.unwrap();
+    assert_eq!(receive(&mut listener).await.unwrap(), queue("readable"));
+    close([sender, store], &[&schema]).await;
 }
 
 #[tokio::test]
@@ -222,15 +222,15 @@ async fn the_longest_schema_name_has_a_channel_of_its_own() {
     let mut listener = listen(&stores[0]).await;
     elsewhere.notify(queue("of another schema")).await.unwrap();
     stores[1].notify(queue("of this one")).await.unwrap();
-    assert_eq!(hear(&mut listener).await.unwrap(), queue("of this one"));
+    assert_eq!(receive(&mut listener).await.unwrap(), queue("of this one"));
     elsewhere.close().await;
     close(stores, &[&schemas[0], &schemas[1]]).await;
 }
 
 #[tokio::test]
-async fn a_terminated_connection_is_a_transient_error_and_listening_anew_works() {
+async fn a_terminated_listener_gives_a_transient_error_and_a_new_one_works() {
     let schema = unique_schema();
-    let [teller, store] = [open(&schema).await, open_named(&schema, &schema).await];
+    let [sender, store] = [open(&schema).await, open_named(&schema, &schema).await];
     let mut listener = listen(&store).await;
     let raw = raw().await;
     for _ in 0..2 {
@@ -240,25 +240,25 @@ async fn a_terminated_connection_is_a_transient_error_and_listening_anew_works()
         );
         raw.batch_execute(&terminate).await.unwrap();
         for _ in 0..2 {
-            let error = hear(&mut listener).await.unwrap_err();
+            let error = receive(&mut listener).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
             assert!(error.to_string().contains("listen anew"), "{error}");
         }
-        // The pool's connections were terminated as well.
+        // The pool's connections were terminated, too.
         listener = loop {
             match store.listen().await {
                 Ok(listener) => break listener.unwrap(),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}"),
             }
         };
-        teller.notify(queue("again")).await.unwrap();
-        assert_eq!(hear(&mut listener).await.unwrap(), queue("again"));
+        sender.notify(queue("again")).await.unwrap();
+        assert_eq!(receive(&mut listener).await.unwrap(), queue("again"));
     }
-    close([teller, store], &[&schema]).await;
+    close([sender, store], &[&schema]).await;
 }
 
 #[tokio::test]
-async fn a_wire_that_is_cut_is_noticed() {
+async fn a_listener_notices_a_cut_connection() {
     let schema = unique_schema();
     let config: tokio_postgres::Config = url().parse().unwrap();
     let port = *config.get_ports().first().unwrap_or(&5432);
@@ -268,7 +268,7 @@ async fn a_wire_that_is_cut_is_noticed() {
     let store = open_with(&schema, |options| options.listen_url(&through).unwrap()).await;
     let mut listener = listen(&store).await;
     proxy.cut();
-    let error = hear(&mut listener).await.unwrap_err();
+    let error = receive(&mut listener).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
     close([store], &[&schema]).await;
 }
@@ -295,7 +295,7 @@ async fn a_listener_leaves_no_connection_behind() {
     .await;
 
     store.close().await;
-    let error = hear(&mut kept).await.unwrap_err();
+    let error = receive(&mut kept).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");
     eventually("the closed store's connections are gone", || async {
         listening().await == 0
@@ -312,16 +312,16 @@ async fn a_listener_leaves_no_connection_behind() {
 }
 
 #[tokio::test]
-async fn a_store_without_notifications_neither_tells_nor_listens() {
+async fn a_store_without_notifications_neither_sends_nor_receives_hints() {
     let schema = unique_schema();
     let silent = open_with(&schema, Options::without_notifications).await;
-    let [teller, store] = [open(&schema).await, open(&schema).await];
+    let [sender, store] = [open(&schema).await, open(&schema).await];
     let mut listener = listen(&store).await;
     assert!(silent.listen().await.unwrap().is_none());
     silent.notify(queue("silent")).await.unwrap();
-    teller.notify(queue("loud")).await.unwrap();
-    assert_eq!(hear(&mut listener).await.unwrap(), queue("loud"));
-    close([silent, teller, store], &[&schema]).await;
+    sender.notify(queue("loud")).await.unwrap();
+    assert_eq!(receive(&mut listener).await.unwrap(), queue("loud"));
+    close([silent, sender, store], &[&schema]).await;
 }
 
 #[tokio::test]
@@ -332,25 +332,25 @@ async fn behind_a_pooler_a_node_polls_or_listens_on_a_direct_connection() {
         };
         let schema = unique_schema();
         let through = || Postgres::options(&pooler.url()).unwrap().schema(&schema);
-        let deaf = through().connect().await.unwrap();
+        let polling = through().connect().await.unwrap();
         let begun = Instant::now();
-        assert!(deaf.listen().await.unwrap().is_none());
+        assert!(polling.listen().await.unwrap().is_none());
         assert!(begun.elapsed() < Duration::from_secs(5));
 
         let direct = through().listen_url(&url()).unwrap();
         let direct = direct.connect().await.unwrap();
         let mut listener = listen(&direct).await;
-        deaf.notify(queue("through the pooler")).await.unwrap();
+        polling.notify(queue("through the pooler")).await.unwrap();
         assert_eq!(
-            hear(&mut listener).await.unwrap(),
+            receive(&mut listener).await.unwrap(),
             queue("through the pooler")
         );
-        close([deaf, direct], &[&schema]).await;
+        close([polling, direct], &[&schema]).await;
     }
 }
 
 #[tokio::test]
-async fn an_address_for_listening_that_is_wrong_is_said_so() {
+async fn a_wrong_listen_url_gives_an_error_or_no_listener() {
     let schema = unique_schema();
     let options = || Postgres::options(&url()).unwrap().schema(&schema);
     let error = options().listen_url("postgres://me:hunter2@host:port/db");
@@ -358,7 +358,7 @@ async fn an_address_for_listening_that_is_wrong_is_said_so() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(!error.to_string().contains("hunter2"), "{error}");
 
-    // Another database of the server: connected, and nothing to hear.
+    // A connection to another database of the server receives no hints.
     let elsewhere = url_of(|config| config.dbname("postgres"));
     let store = options().listen_url(&elsewhere).unwrap();
     let store = store.connect().await.unwrap();
@@ -373,27 +373,30 @@ async fn an_address_for_listening_that_is_wrong_is_said_so() {
     close([store, nowhere], &[&schema]).await;
 }
 
-/// Not a bound on speed, which is the machine's; the figures are printed for people who measure.
+/// Speed depends on the machine, so the bound is loose, and the test prints the measured times.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hint_arrives_without_anybody_polling() {
+async fn a_hint_arrives_without_polling() {
     let schema = unique_schema();
-    let [teller, store] = [open(&schema).await, open(&schema).await];
+    let [sender, store] = [open(&schema).await, open(&schema).await];
     let mut listener = listen(&store).await;
     let mut took = Vec::new();
     for n in 0..200 {
         let hints = queue(&n.to_string());
         let begun = Instant::now();
-        let told = tokio::spawn({
-            let (teller, hints) = (teller.clone(), hints.clone());
-            async move { teller.notify(hints).await }
+        let sending = tokio::spawn({
+            let (sender, hints) = (sender.clone(), hints.clone());
+            async move { sender.notify(hints).await }
         });
-        assert_eq!(hear(&mut listener).await.unwrap(), hints);
+        assert_eq!(receive(&mut listener).await.unwrap(), hints);
         took.push(begun.elapsed());
-        told.await.unwrap().unwrap();
+        sending.await.unwrap().unwrap();
     }
     took.sort();
-    eprintln!("told to heard: median {:?}, p99 {:?}", took[100], took[197]);
-    // A poll every second would need more than this for each.
+    eprintln!(
+        "sent to received: median {:?}, p99 {:?}",
+        took[100], took[197]
+    );
+    // With a poll every second this median would be longer.
     assert!(took[100] < Duration::from_millis(500), "{:?}", took[100]);
-    close([teller, store], &[&schema]).await;
+    close([sender, store], &[&schema]).await;
 }

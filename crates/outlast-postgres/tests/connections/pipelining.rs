@@ -1,4 +1,4 @@
-//! A transaction is one round trip, and no more messages than it needs: what it costs over a slow network is known.
+//! The costs of verbs over a slow network: a transaction takes one round trip and few messages.
 
 use crate::support::proxy::Proxy;
 use crate::support::work::{
@@ -10,7 +10,7 @@ use outlast_postgres::Postgres;
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_transaction_is_one_round_trip_and_one_statement_one_message() {
+async fn a_transaction_takes_one_round_trip_and_a_single_statement_one_message() {
     let schema = unique_schema();
     let config: tokio_postgres::Config = url().parse().unwrap();
     let port = *config.get_ports().first().unwrap_or(&5432);
@@ -20,8 +20,8 @@ async fn a_transaction_is_one_round_trip_and_one_statement_one_message() {
     let options = Postgres::options(&slow).unwrap().schema(&schema);
     let store = options.max_connections(1).connect().await.unwrap();
 
-    // The first time each verb is used on a connection, its statements are prepared: one more. What is
-    // counted comes after that.
+    // The first use of a verb on a connection takes one more round trip to prepare its statements.
+    // Only the second use is counted.
     let mut counted = Vec::new();
     for warm in [false, true] {
         let mut count = |verb: &'static str| {
@@ -98,7 +98,8 @@ async fn a_transaction_is_one_round_trip_and_one_statement_one_message() {
             ("heartbeat", 1, 4),
             ("get", 1, 1),
             ("deregister", 1, 4),
-            // One more than without a dedup key: a former holder of the key may know it, and then nothing is started.
+            // The dedup key costs one more: a former holder may know it, and then nothing is
+            // started.
             ("signal or insert, inserted", 3, 6),
             ("signal or insert, signalled", 2, 6),
         ]

@@ -1,4 +1,4 @@
-//! `sslmode` means what it means to every other PostgreSQL client.
+//! `sslmode` means the same as in other PostgreSQL clients.
 
 use crate::support::{raw_to, value_of};
 use outlast_core::{ErrorKind, Store};
@@ -7,8 +7,9 @@ use outlast_testbed::cluster::{Cluster, Stop};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Makes a certificate authority and a certificate of it for `localhost`. `false`, with a word, where
-/// there is no openssl.
+/// Makes a certificate authority and its certificate for `localhost`.
+///
+/// Without openssl it prints that the test is skipped, and returns `false`.
 fn make_certificates(folder: &Path) -> bool {
     if Command::new("openssl").arg("version").output().is_err() {
         eprintln!("skipped: no openssl on PATH");
@@ -52,7 +53,11 @@ impl Server {
         let store = Postgres::connect(&self.url(host, &query)).await.unwrap();
         store.now().await.unwrap();
         assert!(testing::is_direct(&store).await, "{query}");
-        let _listener = store.listen().await.unwrap().expect("it hears");
+        let _listener = store
+            .listen()
+            .await
+            .unwrap()
+            .expect("the server supports notifications");
         let raw = raw_to(&self.url("127.0.0.1", "sslmode=disable")).await;
         let encrypted = value_of(
             &raw,
@@ -69,15 +74,15 @@ impl Server {
         encrypted
     }
 
-    async fn assert_refused(&self, host: &str, query: &str, said: &str) {
+    async fn assert_refused(&self, host: &str, query: &str, message: &str) {
         let error = Postgres::connect(&self.url(host, query)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{query}: {error:?}");
-        assert!(error.to_string().contains(said), "{query}: {error}");
+        assert!(error.to_string().contains(message), "{query}: {error}");
     }
 }
 
 #[tokio::test]
-async fn sslmode_encrypts_and_checks_as_it_says() {
+async fn each_sslmode_encrypts_and_verifies_as_documented() {
     let Some(mut cluster) = Cluster::create() else {
         return;
     };
@@ -111,7 +116,7 @@ async fn sslmode_encrypts_and_checks_as_it_says() {
     assert!(!server.is_encrypted("localhost", "sslmode=disable").await);
     assert!(server.is_encrypted("localhost", "sslmode=prefer").await);
     assert!(server.is_encrypted("localhost", "sslmode=require").await);
-    // Encrypted to any server, under any name.
+    // This mode does not verify the name of the server.
     assert!(server.is_encrypted("127.0.0.1", "sslmode=require").await);
 
     let root = |name: &str| {

@@ -1,4 +1,4 @@
-//! What sessions do, and what they are told.
+//! The verbs that sessions call, and the effects that the verbs report.
 
 use super::stage::{MACHINE, QUEUE, Stage, holder, instance};
 use outlast_core::{
@@ -12,68 +12,69 @@ use outlast_postgres::Postgres;
 use std::fmt;
 use std::time::Duration;
 
-/// A verb. Numbers are places in the cast of the stage.
+/// A call of a verb. Numbers are places in the cast of the stage.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Act {
     Commit(Vec<(usize, Decision)>),
     Release(usize),
     Deliver(usize),
-    /// A signal, and what it wakes is for the worker that claims.
+    /// A signal. If it wakes its target, the worker of the stage claims the target.
     DeliverFor(usize),
-    /// A signal for who holds the correlation key, or for one that is started.
+    /// A signal for the holder of the correlation key, or for a new holder.
     SignalOrInsert,
-    /// One with the correlation key.
+    /// Inserts an instance with the correlation key.
     Insert,
     Fire,
-    /// With this many crashes allowed.
+    /// A reap that allows this many crashes.
     Reap(i32),
-    /// Asks them to end.
+    /// Cancels these instances.
     Cancel(Vec<usize>),
-    /// Asks it and all that descend from it to end.
+    /// Cancels this instance and its descendants.
     CancelTree(usize),
     Terminate(Vec<usize>),
-    /// Tells children what became of their parent, this many.
+    /// Runs cascades for up to this many children.
     Cascade(usize),
     Retry(usize),
     Claim,
-    /// JoinSets what the claim before brought.
+    /// Commits `done` for the instances that the session has claimed.
     CommitClaimed,
     Collect,
-    /// The worker that claims ends its lease.
+    /// Deregisters the worker of the stage.
     Deregister,
 }
 
 /// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Decision {
-    /// Waits for `go`, with a deadline that has come at once.
+    /// Waits for `go`, with a deadline that is due at once.
     Park,
     Next,
     Keep,
     FanOut,
-    /// The same, one at a time, and the first failure ends the rest.
+    /// A fan-out with a window of one, and a join in which the first failure ends the rest.
     FanOutInWindow,
     Done,
     Fail,
-    /// A workflow waits for the ends of both children, for `go`, and for a deadline that has come at once.
+    /// A workflow waits for the ends of both children, for `go`, and for a deadline that is due at
+    /// once.
     ParkForEnds,
-    /// It waits for the end of the first alone.
-    ParkForTheFirst,
-    /// It waits for the ends of both, or for that of the second.
-    ParkForParts,
-    /// It needs all: the ends of both, `go`, and thirty seconds.
+    /// A workflow waits for the end of the first child alone.
+    ParkForFirst,
+    /// A workflow waits for two join sets: both children, and the second one alone.
+    ParkForSets,
+    /// A workflow needs all: the ends of both children, `go`, and thirty seconds.
     ParkForAll,
-    /// It goes on with its claim.
+    /// A workflow goes on with its claim.
     KeepFlow,
-    /// It starts two more.
+    /// A workflow starts two more children.
     StartChildren,
-    Renew,
+    ContinueAsNew,
 }
 
-/// What a verb said that it did. The judge holds it against what was written.
+/// An effect that a verb reports. The checks compare it with the rows that were written.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
-    /// An instance became this; `None` when it was removed.
+pub(crate) enum Effect {
+    /// An instance got this status. `None`: it was removed.
     Changed {
         id: InstanceId,
         from: Option<Revision>,
@@ -84,33 +85,33 @@ pub(crate) enum Told {
     Started(InstanceId),
     /// A signal is in an inbox.
     Sent { id: SignalId, target: InstanceId },
-    /// A commit consumed these.
+    /// A commit consumed these signals.
     Consumed(Vec<SignalId>),
-    /// A commit added so many events.
+    /// A commit added this many events.
     Recorded { id: InstanceId, events: usize },
-    /// A claim of a parent came with these children; all of them, if its join says so.
+    /// A claim of a parent came with these children. `all`: every child had to end before it.
     Children {
         all: bool,
         children: Vec<(InstanceId, Status)>,
     },
-    /// An instance was asked to end when it was this.
-    Asked { id: InstanceId, was: Status },
-    /// A claim was lost, a signal had no target, there was nothing to do.
-    #[allow(dead_code, reason = "why is for people, who read it in an example")]
+    /// A cancel was requested of an instance with this status.
+    CancelRequested { id: InstanceId, was: Status },
+    /// The verb changed nothing. For example, a claim was lost or a signal had no target.
+    #[allow(dead_code, reason = "the text is printed in examples")]
     Nothing(&'static str),
-    /// An error or a rejection: never expected.
+    /// An error or a rejection. No scenario expects one.
     Refused(String),
 }
 
 impl Act {
-    /// Does it. What was claimed is carried to the next act of the session.
+    /// Calls the verb. Claims are carried to the next act of the session.
     pub(crate) async fn perform(
         &self,
         store: &Postgres,
         stage: &Stage,
         carried: &mut Vec<Claim>,
-    ) -> Vec<Told> {
-        let told = match self {
+    ) -> Vec<Effect> {
+        let effects = match self {
             Act::Commit(outcomes) => {
                 let commits = outcomes
                     .iter()
@@ -140,7 +141,7 @@ impl Act {
             Act::Collect => collect(store).await,
             Act::Deregister => store.deregister(stage.worker).await.map(|()| Vec::new()),
         };
-        told.unwrap_or_else(|error| vec![refused(&error)])
+        effects.unwrap_or_else(|error| vec![refused(&error)])
     }
 }
 
@@ -200,7 +201,7 @@ impl Decision {
                 result: Json::null(),
             },
             Decision::Fail => Outcome::Fail {
-                reason: "as it is played".into(),
+                reason: "as the scenario says".into(),
                 error: Some(Json::null()),
             },
             Decision::ParkForEnds => flow(Flowing::Park(outlast_core::Park {
@@ -215,11 +216,11 @@ impl Decision {
                 join_sets: Some(JoinSets::one(awaited(stage, &[1, 2]))),
                 needs_all: true,
             })),
-            Decision::ParkForTheFirst => flow(Flowing::Park(outlast_core::Park {
+            Decision::ParkForFirst => flow(Flowing::Park(outlast_core::Park {
                 join_sets: Some(JoinSets::one(awaited(stage, &[1]))),
                 ..outlast_core::Park::default()
             })),
-            Decision::ParkForParts => flow(Flowing::Park(outlast_core::Park {
+            Decision::ParkForSets => flow(Flowing::Park(outlast_core::Park {
                 join_sets: Some(JoinSets {
                     sets: vec![awaited(stage, &[1, 2]), awaited(stage, &[2])],
                 }),
@@ -231,20 +232,20 @@ impl Decision {
                 window: None,
                 then: Flowing::Proceed(Proceed::Requeue),
             },
-            Decision::Renew => Outcome::ContinueAsNew { state },
+            Decision::ContinueAsNew => Outcome::ContinueAsNew { state },
         }
     }
 }
 
-/// The ends of these children, each the only one of its round.
+/// The join set of these children. Each is the only child of its round.
 fn awaited(stage: &Stage, children: &[usize]) -> JoinSet {
-    let span = |round| ChildRange {
+    let range = |round| ChildRange {
         round,
         first: 0,
         last: 0,
     };
     JoinSet {
-        ranges: children.iter().map(|&child| span(child as i32)).collect(),
+        ranges: children.iter().map(|&child| range(child as i32)).collect(),
         children: stage.ids(children),
         count: children.len() as i32,
     }
@@ -262,13 +263,13 @@ fn event() -> NewEvent {
     NewEvent {
         kind: EventKind::StepCompleted,
         call: Some(1),
-        name: "as it is played".into(),
+        name: "as the scenario says".into(),
         data: Json::null(),
         at: None,
     }
 }
 
-/// The outcome that ends what was claimed.
+/// The commit that ends a claimed instance.
 pub(crate) fn ending(claim: &Claim) -> Commit {
     let result = Json::null();
     Commit::of(claim, Outcome::Done { result })
@@ -283,35 +284,37 @@ pub(crate) fn request(stage: &Stage, max: usize) -> ClaimRequest {
     }
 }
 
-async fn commit(store: &Postgres, commits: Vec<Commit>) -> Result<Vec<Told>> {
+async fn commit(store: &Postgres, commits: Vec<Commit>) -> Result<Vec<Effect>> {
     let answers = store.commit(commits.clone().into()).await?.answers;
-    let mut told = Vec::new();
+    let mut effects = Vec::new();
     for (commit, answer) in commits.into_iter().zip(answers) {
         match answer {
             Answer::Committed {
                 revision, status, ..
             } => {
-                told.push(changed(commit.claim, status, revision));
+                effects.push(changed(commit.claim, status, revision));
                 if !commit.events.is_empty() {
-                    told.push(Told::Recorded {
+                    effects.push(Effect::Recorded {
                         id: commit.claim.id,
                         events: commit.events.len(),
                     });
                 }
                 if commit.outcome.consumes() {
-                    told.push(Told::Consumed(commit.received));
+                    effects.push(Effect::Consumed(commit.received));
                 }
             }
-            Answer::Cancel(_) => told.push(Told::Nothing("a cancel comes first")),
-            Answer::Lost => told.push(Told::Nothing("lost")),
-            Answer::Rejected(invalid) => told.push(Told::Refused(format!("rejected: {invalid}"))),
+            Answer::Cancel(_) => effects.push(Effect::Nothing("a cancel comes first")),
+            Answer::Lost => effects.push(Effect::Nothing("lost")),
+            Answer::Rejected(invalid) => {
+                effects.push(Effect::Refused(format!("rejected: {invalid}")))
+            }
         }
     }
-    Ok(told)
+    Ok(effects)
 }
 
-fn changed(claim: ClaimRef, to: Status, revision: Revision) -> Told {
-    Told::Changed {
+fn changed(claim: ClaimRef, to: Status, revision: Revision) -> Effect {
+    Effect::Changed {
         id: claim.id,
         from: Some(claim.revision),
         to: Some(to),
@@ -319,8 +322,8 @@ fn changed(claim: ClaimRef, to: Status, revision: Revision) -> Told {
     }
 }
 
-fn became(id: InstanceId, to: Status) -> Told {
-    Told::Changed {
+fn became(id: InstanceId, to: Status) -> Effect {
+    Effect::Changed {
         id,
         from: None,
         to: Some(to),
@@ -328,31 +331,31 @@ fn became(id: InstanceId, to: Status) -> Told {
     }
 }
 
-async fn release(store: &Postgres, claim: ClaimRef) -> Result<Vec<Told>> {
-    let given_back = Release {
+async fn release(store: &Postgres, claim: ClaimRef) -> Result<Vec<Effect>> {
+    let release = Release {
         claim,
         pause: Duration::ZERO,
     };
-    let released = store.release(vec![given_back]).await?;
+    let released = store.release(vec![release]).await?;
     Ok(vec![match released.answers[0] {
         ReleaseAnswer::Released => changed(claim, Status::Runnable, claim.revision.next()),
-        ReleaseAnswer::Lost => Told::Nothing("lost"),
+        ReleaseAnswer::Lost => Effect::Nothing("lost"),
     }])
 }
 
-async fn deliver(store: &Postgres, target: InstanceId) -> Result<Vec<Told>> {
+async fn deliver(store: &Postgres, target: InstanceId) -> Result<Vec<Effect>> {
     let signal = NewSignal::new(target.into(), "go", Json::null());
     let delivered = store.deliver(vec![signal], None).await?;
     Ok(sent(delivered.answers[0]))
 }
 
-/// A lease that has run out has delivered nothing.
+/// Delivers a signal and claims its target. With an expired lease the verb delivers nothing.
 async fn deliver_for(
     store: &Postgres,
     stage: &Stage,
     target: InstanceId,
     carried: &mut Vec<Claim>,
-) -> Result<Vec<Told>> {
+) -> Result<Vec<Effect>> {
     let signal = NewSignal::new(target.into(), "go", Json::null());
     let ClaimRequest {
         worker, machines, ..
@@ -363,23 +366,23 @@ async fn deliver_for(
         machines,
     };
     let delivered = match store.deliver(vec![signal], Some(offer)).await {
-        Err(Error::LeaseExpired { .. }) => return Ok(vec![Told::Nothing("no lease")]),
+        Err(Error::LeaseExpired { .. }) => return Ok(vec![Effect::Nothing("no lease")]),
         answer => answer?,
     };
-    let mut told = sent(delivered.answers[0]);
+    let mut effects = sent(delivered.answers[0]);
     for claim in delivered.claims {
-        told.retain(|told| !matches!(told, Told::Changed { .. }));
+        effects.retain(|effect| !matches!(effect, Effect::Changed { .. }));
         if claim.inbox.is_empty() {
-            told.push(Told::Refused("a claim without its signal".into()));
+            effects.push(Effect::Refused("a claim without its signal".into()));
         }
-        told.push(claimed(&claim));
+        effects.push(claimed(&claim));
         carried.push(claim);
     }
-    Ok(told)
+    Ok(effects)
 }
 
-fn claimed(claim: &Claim) -> Told {
-    Told::Changed {
+fn claimed(claim: &Claim) -> Effect {
+    Effect::Changed {
         id: claim.id,
         from: Some(Revision(claim.revision.0 - 1)),
         to: Some(Status::Executing),
@@ -387,25 +390,25 @@ fn claimed(claim: &Claim) -> Told {
     }
 }
 
-fn sent(delivery: Delivery) -> Vec<Told> {
+fn sent(delivery: Delivery) -> Vec<Effect> {
     match delivery {
         Delivery::Delivered { id, instance, woke } => {
-            let mut told = vec![Told::Sent {
+            let mut effects = vec![Effect::Sent {
                 id,
                 target: instance,
             }];
-            told.extend(woke.then(|| became(instance, Status::Runnable)));
-            told
+            effects.extend(woke.then(|| became(instance, Status::Runnable)));
+            effects
         }
-        Delivery::NoTarget => vec![Told::Nothing("no target")],
+        Delivery::NoTarget => vec![Effect::Nothing("no target")],
         Delivery::Duplicate { .. } | Delivery::InboxFull { .. } => {
-            vec![Told::Refused(format!("{delivery:?}"))]
+            vec![Effect::Refused(format!("{delivery:?}"))]
         }
     }
 }
 
-/// Somebody is there to be signalled, always, unless the key is kept beyond the end.
-async fn signal_or_insert(store: &Postgres, for_ever: bool) -> Result<Vec<Told>> {
+/// A signal always finds or starts a holder, unless an ended holder keeps the key for ever.
+async fn signal_or_insert(store: &Postgres, for_ever: bool) -> Result<Vec<Effect>> {
     let request = SignalOrInsert {
         row: holder(),
         name: "go".into(),
@@ -422,28 +425,28 @@ async fn signal_or_insert(store: &Postgres, for_ever: bool) -> Result<Vec<Told>>
         None => reached.is_none() && !for_ever,
     };
     if wrong {
-        return Ok(vec![Told::Refused(format!("{answer:?}"))]);
+        return Ok(vec![Effect::Refused(format!("{answer:?}"))]);
     }
-    let mut told = sent(answer.delivery);
-    told.extend(answer.inserted.map(Told::Started));
-    Ok(told)
+    let mut effects = sent(answer.delivery);
+    effects.extend(answer.inserted.map(Effect::Started));
+    Ok(effects)
 }
 
-async fn insert(store: &Postgres) -> Result<Vec<Told>> {
+async fn insert(store: &Postgres) -> Result<Vec<Effect>> {
     let inserts = store.insert(vec![holder()], None).await?;
     Ok(vec![match inserts.rows[0].new_id() {
-        Some(id) => Told::Started(id),
-        None => Told::Nothing("a duplicate"),
+        Some(id) => Effect::Started(id),
+        None => Effect::Nothing("a duplicate"),
     }])
 }
 
-async fn fire(store: &Postgres) -> Result<Vec<Told>> {
+async fn fire(store: &Postgres) -> Result<Vec<Effect>> {
     let fired = store.fire(100).await?;
     let woken = fired.woken_instances.into_iter();
     Ok(woken.map(|id| became(id, Status::Runnable)).collect())
 }
 
-async fn reap(store: &Postgres, crashes_max: i32) -> Result<Vec<Told>> {
+async fn reap(store: &Postgres, crashes_max: i32) -> Result<Vec<Effect>> {
     let request = ReapRequest {
         max: 100,
         crashes_max,
@@ -457,81 +460,83 @@ async fn reap(store: &Postgres, crashes_max: i32) -> Result<Vec<Told>> {
         .collect())
 }
 
-/// One that waits for a signal is woken; of others who are asked, the status says nothing new.
-async fn cancel(store: &Postgres, ids: Vec<InstanceId>, extent: Extent) -> Result<Vec<Told>> {
+/// A cancel wakes an instance that waits for a signal. The status of any other stays.
+async fn cancel(store: &Postgres, ids: Vec<InstanceId>, extent: Extent) -> Result<Vec<Effect>> {
     let cancelled = store
         .cancel(ids.clone(), extent, Note::by("somebody"))
         .await?;
-    let mut told = Vec::new();
+    let mut effects = Vec::new();
     for (id, answer) in ids.into_iter().zip(cancelled.answers) {
         match answer {
             CancelAnswer::Requested(was) => {
-                told.push(Told::Asked { id, was });
+                effects.push(Effect::CancelRequested { id, was });
                 if matches!(was, Status::AwaitingSignal | Status::Sleeping) {
-                    told.push(became(id, Status::Runnable));
+                    effects.push(became(id, Status::Runnable));
                 }
             }
-            CancelAnswer::NeverStarted => told.push(became(id, Status::Cancelled)),
-            CancelAnswer::AlreadyRequested(_) => told.push(Told::Nothing("was asked")),
-            CancelAnswer::AlreadyEnded(_) => told.push(Told::Nothing("had ended")),
-            CancelAnswer::NotFound => told.push(Told::Nothing("not found")),
+            CancelAnswer::NeverStarted => effects.push(became(id, Status::Cancelled)),
+            CancelAnswer::AlreadyRequested(_) => {
+                effects.push(Effect::Nothing("was cancelled before"))
+            }
+            CancelAnswer::AlreadyEnded(_) => effects.push(Effect::Nothing("had ended")),
+            CancelAnswer::NotFound => effects.push(Effect::Nothing("not found")),
         }
     }
-    Ok(told)
+    Ok(effects)
 }
 
-async fn cascade(store: &Postgres, max: usize) -> Result<Vec<Told>> {
+async fn cascade(store: &Postgres, max: usize) -> Result<Vec<Effect>> {
     let cascaded = store.cascade(CascadeRequest { max }).await?;
     let ended = cascaded.ended.into_iter();
     Ok(ended.map(|id| became(id, Status::Cancelled)).collect())
 }
 
-async fn terminate(store: &Postgres, ids: Vec<InstanceId>) -> Result<Vec<Told>> {
+async fn terminate(store: &Postgres, ids: Vec<InstanceId>) -> Result<Vec<Effect>> {
     let note = Note::by("somebody");
     let terminated = store.terminate(ids.clone(), Extent::One, note).await?;
     let answers = ids.into_iter().zip(terminated.answers);
     Ok(answers
         .map(|(id, answer)| match answer {
             TerminateAnswer::Terminated(_) => became(id, Status::Cancelled),
-            TerminateAnswer::AlreadyEnded(_) => Told::Nothing("had ended"),
-            TerminateAnswer::NotFound => Told::Nothing("not found"),
+            TerminateAnswer::AlreadyEnded(_) => Effect::Nothing("had ended"),
+            TerminateAnswer::NotFound => Effect::Nothing("not found"),
         })
         .collect())
 }
 
-async fn retry(store: &Postgres, id: InstanceId) -> Result<Vec<Told>> {
+async fn retry(store: &Postgres, id: InstanceId) -> Result<Vec<Effect>> {
     let retried = store.retry(vec![id], Note::by("somebody")).await?;
     Ok(vec![match retried.answers[0] {
         RetryAnswer::Retried => became(id, Status::Runnable),
-        RetryAnswer::NotEndedBadly(_) => Told::Nothing("not ended badly"),
-        RetryAnswer::NotFound => Told::Nothing("not found"),
+        RetryAnswer::NotEndedBadly(_) => Effect::Nothing("neither failed nor cancelled"),
+        RetryAnswer::NotFound => Effect::Nothing("not found"),
     }])
 }
 
-async fn claim(store: &Postgres, stage: &Stage, carried: &mut Vec<Claim>) -> Result<Vec<Told>> {
-    // One whose lease has ended claims nothing.
+async fn claim(store: &Postgres, stage: &Stage, carried: &mut Vec<Claim>) -> Result<Vec<Effect>> {
+    // A worker with an expired lease claims nothing.
     let claims = match store.claim(request(stage, 10)).await {
-        Err(Error::LeaseExpired { .. }) => return Ok(vec![Told::Nothing("no lease")]),
+        Err(Error::LeaseExpired { .. }) => return Ok(vec![Effect::Nothing("no lease")]),
         answer => answer?.claims,
     };
-    let mut told = Vec::new();
+    let mut effects = Vec::new();
     for claim in claims {
-        told.push(claimed(&claim));
-        // A workflow's are not handed to it.
+        effects.push(claimed(&claim));
+        // A claim of a workflow has no children.
         if claim.round > 0 && !stage.is_workflow {
             let children = claim.children.iter();
-            told.push(Told::Children {
+            effects.push(Effect::Children {
                 all: saw_all(&claim),
                 children: children.map(|c| (c.id, c.status)).collect(),
             });
         }
         carried.push(claim);
     }
-    Ok(told)
+    Ok(effects)
 }
 
-/// Whether the claim of a parent must have come after all of its children have ended: it was not woken before by a
-/// failure, a deadline or a cancel.
+/// Whether all children must have ended before this claim of their parent: no failure, deadline or
+/// cancel has woken it earlier.
 pub(crate) fn saw_all(claim: &Claim) -> bool {
     match claim.joined {
         Some(Joined::All) => true,
@@ -540,14 +545,14 @@ pub(crate) fn saw_all(claim: &Claim) -> bool {
     }
 }
 
-async fn collect(store: &Postgres) -> Result<Vec<Told>> {
+async fn collect(store: &Postgres) -> Result<Vec<Effect>> {
     let request = CollectRequest {
         retention: Duration::ZERO,
         max: 100,
     };
     let removed = store.collect(request).await?.removed.into_iter();
     Ok(removed
-        .map(|id| Told::Changed {
+        .map(|id| Effect::Changed {
             id,
             from: None,
             to: None,
@@ -556,8 +561,8 @@ async fn collect(store: &Postgres) -> Result<Vec<Told>> {
         .collect())
 }
 
-fn refused(error: &Error) -> Told {
-    Told::Refused(error.to_string())
+fn refused(error: &Error) -> Effect {
+    Effect::Refused(error.to_string())
 }
 
 impl fmt::Display for Act {

@@ -1,4 +1,4 @@
--- Whom each of these processes waits for, in the order of the question.
+-- The processes that each of these processes waits for, in the order of the parameter.
 --
 -- $1 process ids
 select pg_blocking_pids(p.pid)

@@ -1,6 +1,6 @@
-//! The judge: what a schedule left behind, against what must be true and what callers were told.
+//! Checks what a schedule left behind: the invariants, and the effects that its verbs reported.
 
-use super::act::{Act, Told, ending, request, saw_all};
+use super::act::{Act, Effect, ending, request, saw_all};
 use super::scheduler::{Scenario, Schedule};
 use super::stage::Stage;
 use super::world::{Row, World, Written};
@@ -10,10 +10,11 @@ use outlast_core::{
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// How often work is claimed and ended before a state counts as one that never comes to rest.
+/// How many rounds of work a state may take to come to rest.
 const ROUNDS_MAX: usize = 12;
 
-/// The judgements so far. Schedules that end alike, history and answers included, are judged once.
+/// The violations found so far, by final state. Schedules with the same final state, history and
+/// effects are checked once.
 #[derive(Default)]
 pub(crate) struct Verdicts(HashMap<String, Vec<String>>);
 
@@ -32,7 +33,7 @@ impl Verdicts {
         let ending = format!(
             "{}\n{:?} {}",
             world.ending().await,
-            schedule.told,
+            schedule.effects,
             schedule.deadlocked
         );
         if let Some(known) = self.0.get(&ending) {
@@ -51,7 +52,7 @@ impl Verdicts {
         violations.extend(untrue_answers(schedule, &history));
         violations.extend(lost_signals(world, stage, schedule).await);
         violations.extend(untrue_histories(world, stage, schedule).await);
-        // Last, because it goes on from there.
+        // Last, because it changes the state.
         let retries = scenario.count(|act| matches!(act, Act::Retry(_)));
         violations.extend(unrest(world, stage, retries > 0).await);
         self.0.insert(ending, violations.clone());
@@ -59,7 +60,7 @@ impl Verdicts {
     }
 }
 
-/// I3, I4: revisions grow one by one, and statuses go only where they may.
+/// I3, I4: revisions grow by one, and each status may become the next one.
 fn illegal_moves(history: &[Written]) -> Vec<String> {
     let mut violations = Vec::new();
     for written in history {
@@ -83,14 +84,16 @@ fn illegal_moves(history: &[Written]) -> Vec<String> {
     violations
 }
 
-/// I6: when a parent is released, each child of the round has ended, or does in the same transaction; or as many have as
-/// decide its join; or its deadline has come, or a cancel.
+/// I6: a parent is released only when its join is decided.
+///
+/// Either enough children of the round have ended, at the latest in the same transaction. Or its
+/// deadline has come, or it was cancelled.
 async fn early_joins(world: &World, history: &[Written]) -> Vec<String> {
     let released = |written: &Written| written.is_move("awaiting_children", "runnable");
     let mut violations = Vec::new();
     for (place, release) in history.iter().enumerate().filter(|(_, w)| released(w)) {
         let mut before: BTreeMap<i64, Status> = BTreeMap::new();
-        // Where each child was before the sessions, then what was written up to the release.
+        // The status of each child before the sessions, then with the writes up to the release.
         for written in history.iter().rev() {
             if let Some((was, _)) = &written.was {
                 before.insert(written.id, status(was));
@@ -107,17 +110,17 @@ async fn early_joins(world: &World, history: &[Written]) -> Vec<String> {
         let Some(parent) = instances.iter().find(|row| row.id == release.id) else {
             continue;
         };
-        // A machine waits for one thing, a workflow perhaps for several: for what is nearest.
-        let numbers = parent.joining.iter().flatten().map(|(_, part)| *part);
+        // A machine has one join. A workflow can have several join sets, and the nearest counts.
+        let numbers = parent.joining.iter().flatten().map(|(_, set)| *set);
         let sets: Vec<Option<i32>> = match &parent.joining {
             None => vec![None],
             Some(_) => numbers.map(Some).collect(),
         };
         let mut nearest: Option<Vec<(i64, Status)>> = None;
         let mut failed = 0;
-        for part in sets {
-            let is_awaited = |child: &&Row| match (&parent.joining, child.parent_round, part) {
-                (Some(rounds), Some(round), Some(part)) => rounds.contains(&(round, part)),
+        for set in sets {
+            let is_awaited = |child: &&Row| match (&parent.joining, child.parent_round, set) {
+                (Some(rounds), Some(round), Some(set)) => rounds.contains(&(round, set)),
                 (None, ..) | (_, None, _) | (.., None) => true,
             };
             let mut pending = Vec::new();
@@ -143,8 +146,8 @@ async fn early_joins(world: &World, history: &[Written]) -> Vec<String> {
         let is_right = match parent.joined.as_deref() {
             Some("deadline") => true,
             Some(joined) => decided.is_some_and(|decided| decided.as_str() == joined),
-            // A workflow may have been woken by a signal.
-            None => parent.is_asked || parent.joining.is_some(),
+            // A signal may have woken a workflow.
+            None => parent.is_cancelled || parent.joining.is_some(),
         };
         if !is_right {
             let (child, then) = pending.first().copied().unwrap_or((0, Status::Done));
@@ -165,7 +168,8 @@ fn until(parent: &Row) -> Until {
     }
 }
 
-/// I13: who was asked to end while it ran has started nobody since. What it ran then was not an answer.
+/// I13: an instance that was cancelled while it ran starts no children afterwards. The outcomes
+/// here do not answer the cancel.
 async fn starts_after_a_cancel(
     world: &World,
     schedule: &Schedule,
@@ -173,11 +177,11 @@ async fn starts_after_a_cancel(
 ) -> Vec<String> {
     let instances = world.instances().await;
     let mut violations = Vec::new();
-    for told in schedule.told.iter().flatten() {
-        let Told::Asked {
+    for effect in schedule.effects.iter().flatten() {
+        let Effect::CancelRequested {
             id,
             was: Status::Executing,
-        } = told
+        } = effect
         else {
             continue;
         };
@@ -195,7 +199,7 @@ async fn starts_after_a_cancel(
     violations
 }
 
-/// Defect 6 (docs/protocol.md): no child is removed while its parent lives.
+/// Defect 6 (docs/protocol.md): no child is removed before its parent has ended.
 async fn lost_children(world: &World, history: &[Written]) -> Vec<String> {
     let removed: Vec<i64> = history
         .iter()
@@ -220,7 +224,7 @@ async fn lost_children(world: &World, history: &[Written]) -> Vec<String> {
     violations
 }
 
-/// I8: nobody starts while an elder of its key has stood in line since the beginning.
+/// I8: no instance starts while an older one of its key has been runnable from the beginning.
 async fn overtaking(world: &World, history: &[Written]) -> Vec<String> {
     let instances = world.instances().await;
     let key_of = |id: i64| {
@@ -243,11 +247,11 @@ async fn overtaking(world: &World, history: &[Written]) -> Vec<String> {
             let later = history[place..]
                 .iter()
                 .find(|written| written.id == elder.id);
-            let stood = match later.and_then(|written| written.was.as_ref()) {
+            let was_runnable = match later.and_then(|written| written.was.as_ref()) {
                 Some((was, _)) => was == "runnable",
                 None => elder.status == "runnable",
             };
-            if stood && !moved {
+            if was_runnable && !moved {
                 violations.push(format!("I8: {} started before {}", claimed.id, elder.id));
             }
         }
@@ -255,63 +259,63 @@ async fn overtaking(world: &World, history: &[Written]) -> Vec<String> {
     violations
 }
 
-/// Every change was told by the verb that made it, and every change that was told was made.
+/// I3: the verb that made a change reported it, and every reported change was made.
 fn untrue_answers(schedule: &Schedule, history: &[Written]) -> Vec<String> {
     let mut violations = Vec::new();
-    for (session, told) in schedule.told.iter().enumerate() {
+    for (session, effects) in schedule.effects.iter().enumerate() {
         let mut written: Vec<&Written> = history
             .iter()
             .filter(|written| written.session == session)
             .collect();
-        for told in told {
-            match told {
-                Told::Changed { .. } => match written.iter().position(|w| is_same(told, w)) {
+        for effect in effects {
+            match effect {
+                Effect::Changed { .. } => match written.iter().position(|w| is_same(effect, w)) {
                     Some(place) => drop(written.remove(place)),
                     None => violations.push(format!(
-                        "I3: untrue answer: session {session} was told {told:?}"
+                        "I3: untrue answer: session {session} got {effect:?}"
                     )),
                 },
-                Told::Children { all, children } => {
+                Effect::Children { all, children } => {
                     let live = children.iter().any(|(_, s)| !s.is_terminal());
                     if *all && (children.len() != 2 || live) {
                         violations.push(format!("I6: a join saw {children:?}"));
                     }
                 }
-                Told::Started(id) => {
+                Effect::Started(id) => {
                     let started = |w: &Written| w.session == session && w.was.is_none();
                     if !history.iter().any(|w| started(w) && w.id == id.0) {
                         violations.push(format!("I1: untrue answer: {id} was not started"));
                     }
                 }
-                Told::Refused(reason) => violations.push(format!("an error: {reason}")),
-                Told::Asked { .. }
-                | Told::Sent { .. }
-                | Told::Consumed(_)
-                | Told::Recorded { .. }
-                | Told::Nothing(_) => {}
+                Effect::Refused(reason) => violations.push(format!("an error: {reason}")),
+                Effect::CancelRequested { .. }
+                | Effect::Sent { .. }
+                | Effect::Consumed(_)
+                | Effect::Recorded { .. }
+                | Effect::Nothing(_) => {}
             }
         }
-        for written in written.into_iter().filter(|written| is_told(written)) {
-            violations.push(format!("I3: session {session} was not told of {written:?}"));
+        for written in written.into_iter().filter(|written| is_reported(written)) {
+            violations.push(format!("I3: session {session} did not report {written:?}"));
         }
     }
     violations
 }
 
-/// What verbs tell of: not children that were started, nor parents that were released.
-fn is_told(written: &Written) -> bool {
+/// Whether verbs report such a change. They do not report started children and released parents.
+fn is_reported(written: &Written) -> bool {
     written.was.as_ref().is_some_and(|(was, old)| {
         was != "awaiting_children" || written.is.as_ref().is_none_or(|(_, new)| new != old)
     })
 }
 
-fn is_same(told: &Told, written: &Written) -> bool {
-    let Told::Changed {
+fn is_same(effect: &Effect, written: &Written) -> bool {
+    let Effect::Changed {
         id,
         from,
         to,
         revision,
-    } = told
+    } = effect
     else {
         return false;
     };
@@ -320,11 +324,12 @@ fn is_same(told: &Told, written: &Written) -> bool {
     written.id == id.0
         && from.is_none_or(|from| Some(from.0) == was_revision)
         && revision.is_none_or(|revision| Some(revision.0) == is_revision)
-        // The row of a sleeping instance is stored as one that awaits a signal.
+        // Stores keep `sleeping` as `awaiting_signal`.
         && written.is.as_ref().map(|(is, _)| status(is)) == to.map(Status::stored)
 }
 
-/// I7: an acknowledged signal is pending, or was consumed by exactly one commit, or its instance ended.
+/// I7: an acknowledged signal is pending, or was consumed by exactly one commit, or its instance
+/// ended.
 async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<String> {
     let mut acknowledged: Vec<(SignalId, InstanceId)> = stage
         .received
@@ -332,17 +337,17 @@ async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<
         .map(|signal| (*signal, stage.cast[0].id))
         .collect();
     let mut consumed: Vec<SignalId> = Vec::new();
-    for told in schedule.told.iter().flatten() {
-        match told {
-            Told::Sent { id, target } => acknowledged.push((*id, *target)),
-            Told::Consumed(signals) => consumed.extend(signals),
-            Told::Changed { .. }
-            | Told::Started(_)
-            | Told::Children { .. }
-            | Told::Recorded { .. }
-            | Told::Asked { .. }
-            | Told::Nothing(_)
-            | Told::Refused(_) => {}
+    for effect in schedule.effects.iter().flatten() {
+        match effect {
+            Effect::Sent { id, target } => acknowledged.push((*id, *target)),
+            Effect::Consumed(signals) => consumed.extend(signals),
+            Effect::Changed { .. }
+            | Effect::Started(_)
+            | Effect::Children { .. }
+            | Effect::Recorded { .. }
+            | Effect::CancelRequested { .. }
+            | Effect::Nothing(_)
+            | Effect::Refused(_) => {}
         }
     }
     let pending = world.pending_signals().await;
@@ -367,22 +372,22 @@ async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<
     violations
 }
 
-/// I3: a history has what was told to be written, and nothing else.
+/// I3: a history has exactly the reported events.
 async fn untrue_histories(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<String> {
     let instances = world.instances().await;
     let mut violations = Vec::new();
     for id in stage.cast.iter().map(|claim| claim.id) {
-        let told = schedule.told.iter().flatten();
-        let recorded = told.filter_map(|told| match told {
-            Told::Recorded { id: of, events } => (*of == id).then_some(*events),
-            Told::Changed { .. }
-            | Told::Started(_)
-            | Told::Sent { .. }
-            | Told::Consumed(_)
-            | Told::Children { .. }
-            | Told::Asked { .. }
-            | Told::Nothing(_)
-            | Told::Refused(_) => None,
+        let effects = schedule.effects.iter().flatten();
+        let recorded = effects.filter_map(|effect| match effect {
+            Effect::Recorded { id: of, events } => (*of == id).then_some(*events),
+            Effect::Changed { .. }
+            | Effect::Started(_)
+            | Effect::Sent { .. }
+            | Effect::Consumed(_)
+            | Effect::Children { .. }
+            | Effect::CancelRequested { .. }
+            | Effect::Nothing(_)
+            | Effect::Refused(_) => None,
         });
         let is_stored = instances.iter().any(|row| row.id == id.0);
         let expected: usize = if is_stored { recorded.sum() } else { 0 };
@@ -396,8 +401,8 @@ async fn untrue_histories(world: &World, stage: &Stage, schedule: &Schedule) -> 
     violations
 }
 
-/// I2: from here everything comes to rest when the work is done, the time passes, and what waits for a
-/// signal gets one.
+/// I2: every instance comes to rest once the work is done, time passes, and waiting instances get
+/// their signals.
 async fn unrest(world: &World, stage: &Stage, retries: bool) -> Vec<String> {
     let before = outlast_core::Clock::now(&world.clock);
     let violations = drive_to_rest(world, stage, retries).await;
@@ -418,7 +423,7 @@ async fn drive_to_rest(
         crashes_max: 100,
     };
     while world.store.cascade(CascadeRequest { max: 1 }).await?.more {}
-    let mut violations = world.untold().await;
+    let mut violations = world.unclosed_children().await;
     for _ in 0..ROUNDS_MAX {
         let fired = world.store.fire(100).await?;
         let reaped = world.store.reap(reap).await?;
@@ -429,7 +434,7 @@ async fn drive_to_rest(
                 .children
                 .iter()
                 .all(|child| child.status.is_terminal());
-            // A child that an operator starts again after its join is not waited for.
+            // A join does not wait for a child that an operator retried after the join.
             if saw_all(claim) && (claim.children.len() != 2 || !(ended || retries)) {
                 violations.push(format!("I6: a join saw {:?}", claim.children));
             }
@@ -439,7 +444,7 @@ async fn drive_to_rest(
             .commit(claims.iter().map(ending).collect::<Vec<_>>().into())
             .await?;
         while world.store.cascade(CascadeRequest { max: 10 }).await?.more {}
-        violations.extend(world.untold().await);
+        violations.extend(world.unclosed_children().await);
         if !claims.is_empty() || !fired.woken_instances.is_empty() || !reaped.returned.is_empty() {
             continue;
         }
@@ -472,5 +477,5 @@ async fn missing_signals(world: &World) -> Vec<NewSignal> {
 }
 
 fn status(word: &str) -> Status {
-    word.parse().expect("the schema knows only these")
+    word.parse().expect("the schema has only these statuses")
 }

@@ -1,4 +1,4 @@
-//! Statements as they must not be: the edits of the mutants, made to the texts of `sql/`.
+//! Defective statements: the edits of the mutants, applied to the texts of `sql/`.
 
 use super::gate::Variants;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 #[path = "../../src/mutants/edits.rs"]
 mod edits;
 
-/// The statements of a mutant, with its defect.
+/// The statements of a mutant with its defect.
 pub(crate) fn of(mutant: &str) -> Variants {
     let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
     let mut variants = Variants::new();
@@ -18,7 +18,7 @@ pub(crate) fn of(mutant: &str) -> Variants {
         });
         assert!(
             text.contains(was),
-            "{mutant}: nothing says {was:?} in\n{text}"
+            "{mutant}: the statement does not contain {was:?}:\n{text}"
         );
         *text = text.replace(was, becomes);
     }

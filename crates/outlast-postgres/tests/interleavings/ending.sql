@@ -1,4 +1,4 @@
--- Everything a schedule left behind, as one text: schedules with the same text need one judgement.
+-- The final state and history of a schedule, as one text. Equal texts need one check.
 select concat_ws(E'\n',
     (select json_agg(i order by i.id) from outlast.instances i),
     (select json_agg(s order by s.id) from outlast.signals s),

@@ -1,12 +1,16 @@
-//! All interleavings of what happens in families: cancel, terminate, the end of a child, a deadline, a fan-out, the end of
-//! the parent, and the cascades these leave, on a parent with two children, in twos and in threes.
+//! All interleavings of two and three verbs on a parent with two children.
 //!
-//! The ordinary run takes each kind of meeting for the join that a single failure decides, whose parent is woken while
-//! children live. All joins, and three sessions that meet beside windows and cascades, take minutes: `--run-ignored all`.
+//! The verbs are cancel, terminate, ends of children, deadlines, fan-outs, ends of the parent, and
+//! the cascades that these leave. By default most tests run with the fail-fast join, whose parent
+//! is woken while children live. The other joins, and three sessions with windows or cascades,
+//! take minutes: `--run-ignored all`.
 //!
-//! Beside what tests/interleavings.rs checks: that a join is decided by what has ended and by nothing else (I6), that
-//! nobody waits for ever for a place in a window (I2) and no more run than have one, that children are told what
-//! became of their parent, and that who was asked to end starts nothing any more and ends (I13).
+//! Besides the checks of tests/interleavings.rs, the tests check that:
+//!
+//! - only ended children decide a join (I6);
+//! - a window holds no child for ever (I2), and no more children run than it allows (I13);
+//! - close policies reach the children, and a cancelled instance starts nothing more and ends
+//!   (I13).
 
 use crate::interleavings::act::Act::{self, CancelTree, Cascade, Claim, CommitClaimed, Fire, Reap};
 use crate::interleavings::act::Decision::{Done, Fail, FanOut, FanOutInWindow, Keep, Park};
@@ -15,8 +19,8 @@ use crate::interleavings::scheduler::Scenario;
 use crate::interleavings::stage::Start;
 use outlast_core::Until;
 
-/// What can happen to a parent that waits for its two children.
-fn happenings() -> Vec<Act> {
+/// The verbs that can meet a parent that waits for its two children.
+fn verbs_on_a_parent() -> Vec<Act> {
     vec![
         commit(1, Done),
         commit(2, Fail),
@@ -28,30 +32,30 @@ fn happenings() -> Vec<Act> {
     ]
 }
 
-async fn in_twos(start: Start) {
-    let pairs = pairs(start, &happenings());
+async fn hold_pairs(start: Start) {
+    let pairs = pairs(start, &verbs_on_a_parent());
     let pairs: Vec<Scenario> = pairs.into_iter().map(Scenario::briefly).collect();
     hold(&pairs).await;
 }
 
 #[tokio::test]
-async fn in_twos_while_a_parent_waits_for_all() {
-    in_twos(Start::Joining(Until::All)).await;
+async fn two_verbs_can_meet_while_a_parent_waits_for_all_children() {
+    hold_pairs(Start::Joining(Until::All)).await;
 }
 
 #[tokio::test]
-async fn in_twos_while_a_parent_waits_for_a_failure() {
-    in_twos(Start::Joining(Until::FailFast)).await;
+async fn two_verbs_can_meet_while_a_parent_waits_in_a_fail_fast_join() {
+    hold_pairs(Start::Joining(Until::FailFast)).await;
 }
 
 #[tokio::test]
-async fn in_twos_while_a_parent_waits_for_one_that_is_done() {
-    in_twos(Start::Joining(Until::Quorum(1))).await;
+async fn two_verbs_can_meet_while_a_parent_waits_for_a_quorum() {
+    hold_pairs(Start::Joining(Until::Quorum(1))).await;
 }
 
-/// What can happen while the second child waits for its place.
-async fn in_twos_with_a_window(until: Until) {
-    let happenings = [
+/// Runs each two verbs while the window holds the second child.
+async fn hold_pairs_with_a_window(until: Until) {
+    let verbs = [
         commit(1, Done),
         commit(1, Fail),
         cancel([0]),
@@ -63,31 +67,33 @@ async fn in_twos_with_a_window(until: Until) {
         Fire,
         Claim,
     ];
-    let pairs = pairs(Start::Windowed(until), &happenings);
+    let pairs = pairs(Start::Windowed(until), &verbs);
     let pairs: Vec<Scenario> = pairs.into_iter().map(Scenario::briefly).collect();
     hold(&pairs).await;
 }
 
 #[tokio::test]
-async fn in_twos_while_one_child_waits_for_a_place() {
-    in_twos_with_a_window(Until::FailFast).await;
+async fn two_verbs_can_meet_while_a_window_holds_a_child() {
+    hold_pairs_with_a_window(Until::FailFast).await;
 }
 
 #[tokio::test]
-#[ignore = "minutes: asked for by name"]
-async fn in_twos_while_one_child_waits_for_a_place_and_its_parent_for_others() {
-    in_twos_with_a_window(Until::All).await;
-    in_twos_with_a_window(Until::Quorum(1)).await;
+#[ignore = "takes minutes: run it by name"]
+async fn two_verbs_can_meet_while_a_window_holds_a_child_of_every_other_join() {
+    hold_pairs_with_a_window(Until::All).await;
+    hold_pairs_with_a_window(Until::Quorum(1)).await;
 }
 
-/// Each leaves a cascade, which is carried out beside the other, meeting it where `place` says.
-async fn a_cascade_beside_the_children(starts: &[Start], place: fn(Scenario) -> Scenario) {
-    let kin = |start, first: &Act, other: &Act| {
+/// Runs verbs that leave a cascade, then the cascade, while another session runs one verb.
+///
+/// `places` selects the places of statements where they meet.
+async fn hold_cascades(starts: &[Start], places: fn(Scenario) -> Scenario) {
+    let scenario = |start, first: &Act, other: &Act| {
         let sessions = [
             &[first.clone(), Cascade(10)][..],
             std::slice::from_ref(other),
         ];
-        place(Scenario::new(start, &sessions))
+        places(Scenario::new(start, &sessions))
     };
     let others = [
         commit(1, Done),
@@ -103,31 +109,31 @@ async fn a_cascade_beside_the_children(starts: &[Start], place: fn(Scenario) -> 
     let mut scenarios = Vec::new();
     for &start in starts {
         for first in [terminate([0]), CancelTree(0), Fire] {
-            scenarios.extend(others.iter().map(|other| kin(start, &first, other)));
+            scenarios.extend(others.iter().map(|other| scenario(start, &first, other)));
         }
     }
     hold(&scenarios).await;
 }
 
 #[tokio::test]
-async fn a_cascade_can_meet_whatever_happens_to_the_children() {
+async fn a_cascade_can_meet_any_verb_on_the_children() {
     let starts = [Start::Windowed(Until::FailFast)];
-    a_cascade_beside_the_children(&starts, Scenario::at_locks).await;
+    hold_cascades(&starts, Scenario::at_locks).await;
 }
 
 #[tokio::test]
-#[ignore = "minutes: asked for by name"]
-async fn a_cascade_can_meet_whatever_happens_to_the_children_at_every_look() {
+#[ignore = "takes minutes: run it by name"]
+async fn a_cascade_can_meet_any_verb_on_the_children_at_every_unlocked_read() {
     let starts = [
         Start::Joining(Until::FailFast),
         Start::Windowed(Until::FailFast),
         Start::Outliving,
     ];
-    a_cascade_beside_the_children(&starts, Scenario::at_meetings).await;
+    hold_cascades(&starts, Scenario::at_meetings).await;
 }
 
 #[tokio::test]
-async fn the_end_of_a_parent_can_meet_whatever_happens_to_its_children() {
+async fn the_end_of_a_parent_can_meet_any_verb_on_its_family() {
     let others = [
         commit(1, Done),
         commit(2, Fail),
@@ -148,7 +154,7 @@ async fn the_end_of_a_parent_can_meet_whatever_happens_to_its_children() {
     hold(&scenarios).await;
 }
 
-/// A cancel comes before the children, and there are none; or after them, and they are woken from.
+/// If the cancel comes first, no children start. If it comes later, it wakes their parent.
 #[tokio::test]
 async fn a_fan_out_can_meet_a_cancel_and_an_end() {
     let mut scenarios = Vec::new();
@@ -169,9 +175,9 @@ async fn a_fan_out_can_meet_a_cancel_and_an_end() {
     hold(&scenarios).await;
 }
 
-/// The same while what it leaves is carried out and what was started is run.
+/// The same, while the cascade runs and a third session claims and ends the new children.
 #[tokio::test]
-#[ignore = "minutes: asked for by name"]
+#[ignore = "takes minutes: run it by name"]
 async fn a_fan_out_can_meet_a_cancel_its_cascade_and_a_claim() {
     let mut scenarios = Vec::new();
     for spawn in [commit(0, FanOut), commit(0, FanOutInWindow)] {
@@ -187,9 +193,9 @@ async fn a_fan_out_can_meet_a_cancel_its_cascade_and_a_claim() {
     hold(&scenarios).await;
 }
 
-/// Outcomes that do not answer it beside a cancel of who runs.
+/// The outcomes do not answer the cancel.
 #[tokio::test]
-async fn a_cancel_can_meet_every_outcome_of_who_runs() {
+async fn a_cancel_can_meet_every_outcome_of_a_running_instance() {
     let others = [
         commit(0, Park),
         commit(0, Keep),
@@ -205,7 +211,7 @@ async fn a_cancel_can_meet_every_outcome_of_who_runs() {
     hold(&scenarios).await;
 }
 
-async fn in_threes(start: Start, trios: &[[Act; 3]]) {
+async fn hold_trios(start: Start, trios: &[[Act; 3]]) {
     let mut scenarios = Vec::new();
     for trio in trios {
         let sessions: Vec<&[Act]> = trio.iter().map(std::slice::from_ref).collect();
@@ -215,8 +221,8 @@ async fn in_threes(start: Start, trios: &[[Act; 3]]) {
     hold(&scenarios).await;
 }
 
-/// Both children run.
-async fn in_threes_while_joining(until: Until) {
+/// Runs three verbs while both children run.
+async fn hold_trios_while_joining(until: Until) {
     let trios = [
         [commit(1, Done), commit(2, Fail), cancel([0])],
         [commit(1, Done), commit(2, Fail), terminate([0])],
@@ -227,11 +233,11 @@ async fn in_threes_while_joining(until: Until) {
         [commit(1, Fail), cancel([0]), terminate([2])],
         [cancel([0]), terminate([0]), Fire],
     ];
-    in_threes(Start::Joining(until), &trios).await;
+    hold_trios(Start::Joining(until), &trios).await;
 }
 
-/// One child runs, and the other waits for its place.
-async fn in_threes_with_a_window(until: Until) {
+/// Runs three verbs while one child runs and the window holds the other.
+async fn hold_trios_with_a_window(until: Until) {
     let trios = [
         [commit(1, Done), cancel([2]), cancel([0])],
         [commit(1, Done), cancel([2]), terminate([0])],
@@ -242,40 +248,40 @@ async fn in_threes_with_a_window(until: Until) {
         [commit(1, Fail), cancel([2]), Fire],
         [cancel([0]), terminate([0]), Fire],
     ];
-    in_threes(Start::Windowed(until), &trios).await;
+    hold_trios(Start::Windowed(until), &trios).await;
 }
 
 #[tokio::test]
-#[ignore = "minutes: asked for by name"]
-async fn in_threes_while_a_parent_waits_for_all() {
-    in_threes_while_joining(Until::All).await;
+#[ignore = "takes minutes: run it by name"]
+async fn three_verbs_can_meet_while_a_parent_waits_for_all_children() {
+    hold_trios_while_joining(Until::All).await;
 }
 
 #[tokio::test]
-async fn in_threes_while_a_parent_waits_for_a_failure() {
-    in_threes_while_joining(Until::FailFast).await;
+async fn three_verbs_can_meet_while_a_parent_waits_in_a_fail_fast_join() {
+    hold_trios_while_joining(Until::FailFast).await;
 }
 
 #[tokio::test]
-#[ignore = "minutes: asked for by name"]
-async fn in_threes_while_a_parent_waits_for_one_that_is_done() {
-    in_threes_while_joining(Until::Quorum(1)).await;
+#[ignore = "takes minutes: run it by name"]
+async fn three_verbs_can_meet_while_a_parent_waits_for_a_quorum() {
+    hold_trios_while_joining(Until::Quorum(1)).await;
 }
 
 #[tokio::test]
-#[ignore = "minutes: asked for by name"]
-async fn in_threes_while_one_child_waits_for_a_place() {
-    in_threes_with_a_window(Until::FailFast).await;
+#[ignore = "takes minutes: run it by name"]
+async fn three_verbs_can_meet_while_a_window_holds_a_child() {
+    hold_trios_with_a_window(Until::FailFast).await;
 }
 
 #[tokio::test]
-#[ignore = "minutes: asked for by name"]
-async fn in_threes_while_one_child_waits_for_a_place_and_its_parent_for_others() {
-    in_threes_with_a_window(Until::All).await;
-    in_threes_with_a_window(Until::Quorum(1)).await;
+#[ignore = "takes minutes: run it by name"]
+async fn three_verbs_can_meet_while_a_window_holds_a_child_of_every_other_join() {
+    hold_trios_with_a_window(Until::All).await;
+    hold_trios_with_a_window(Until::Quorum(1)).await;
 }
 
-// What must be caught.
+// Defects that must be caught.
 
 fn beside_each_other(start: Start, one: &[Act], other: &[Act]) -> Scenario {
     Scenario::new(start, &[one, other]).briefly()
@@ -291,17 +297,17 @@ async fn a_join_that_counts_failures_once_is_caught() {
 }
 
 #[tokio::test]
-async fn a_place_that_is_not_waited_for_is_caught() {
+async fn a_window_that_skips_a_locked_child_is_caught() {
     let start = Start::Windowed(Until::All);
     let ends = beside_each_other(start, &[commit(1, Done)], &[Act::Deliver(2)]);
-    catch("place-is-not-waited-for", ends, &[NO_PLACE]).await;
+    catch("place-is-not-waited-for", ends, &[NO_SLOT]).await;
 }
 
 #[tokio::test]
-async fn a_place_that_is_not_passed_on_is_caught() {
+async fn a_window_that_does_not_admit_the_next_child_is_caught() {
     let start = Start::Windowed(Until::All);
     let ends = beside_each_other(start, &[commit(1, Done)], &[Claim]);
-    catch("place-is-not-passed-on", ends, &[NO_PLACE]).await;
+    catch("place-is-not-passed-on", ends, &[NO_SLOT]).await;
 }
 
 #[tokio::test]
@@ -321,30 +327,30 @@ async fn a_park_that_ignores_a_cancel_is_caught() {
 #[tokio::test]
 async fn an_end_that_leaves_no_cascade_is_caught() {
     let end = beside_each_other(Start::Outliving, &[commit(0, Done)], &[cancel([1])]);
-    let untold = ["has ended, and child 3 lives and was not told"];
-    catch("end-leaves-no-cascade", end, &untold).await;
+    let unclosed = ["has ended, and child 3 lives and was not told"];
+    catch("end-leaves-no-cascade", end, &unclosed).await;
 }
 
 #[tokio::test]
 async fn a_join_that_leaves_no_cascade_is_caught() {
     let start = Start::Joining(Until::FailFast);
     let end = beside_each_other(start, &[commit(2, Fail)], &[Claim]);
-    catch("join-leaves-no-cascade", end, &[UNTOLD_OF_A_JOIN]).await;
+    catch("join-leaves-no-cascade", end, &[UNCLOSED_AFTER_A_JOIN]).await;
 }
 
 #[tokio::test]
 async fn a_deadline_that_leaves_no_cascade_is_caught() {
     let end = beside_each_other(Start::Joining(Until::All), &[Fire], &[Claim]);
-    catch("deadline-leaves-no-cascade", end, &[UNTOLD_OF_A_JOIN]).await;
+    catch("deadline-leaves-no-cascade", end, &[UNCLOSED_AFTER_A_JOIN]).await;
 }
 
 #[tokio::test]
-async fn a_cascade_that_forgets_the_rest_is_caught() {
+async fn a_cascade_that_forgets_the_remaining_children_is_caught() {
     let cascade = [terminate([0]), Cascade(1), Cascade(1)];
     let end = beside_each_other(Start::Outliving, &cascade, &[Fire]);
-    let untold = ["has ended, and child 2 lives and was not told"];
-    catch("cascade-forgets-the-rest", end, &untold).await;
+    let unclosed = ["has ended, and child 2 lives and was not told"];
+    catch("cascade-forgets-the-rest", end, &unclosed).await;
 }
 
-const NO_PLACE: &str = "waits for a place in a window, and nobody of its round has one";
-const UNTOLD_OF_A_JOIN: &str = "the join of 1 was decided, and child";
+const NO_SLOT: &str = "waits for a place in a window, and nobody of its round has one";
+const UNCLOSED_AFTER_A_JOIN: &str = "the join of 1 was decided, and child";

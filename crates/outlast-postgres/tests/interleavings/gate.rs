@@ -1,4 +1,4 @@
-//! The hand on one session: it lets a statement go when the scheduler says so.
+//! The conductor of one session: it holds each statement until the scheduler lets it run.
 
 use async_trait::async_trait;
 use outlast_postgres::Conductor;
@@ -7,28 +7,31 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// What a session tells the scheduler.
+/// A message of a session to the scheduler.
 pub(crate) enum Arrival<T> {
-    /// It stands before this statement.
+    /// The session stands before this statement.
     Before(&'static str),
-    /// The same, after its transaction was taken back and begun anew: two were in each other's way.
+    /// The session stands before this statement again: its transaction was rolled back after a
+    /// conflict and restarted.
     Again(&'static str),
-    /// Its verbs are over.
+    /// The verbs of the session have ended.
     Finished(T),
 }
 
-/// Statements whose place nobody else can tell: they lock nothing, and write nothing that another
-/// verb looks at. They go with the statement before them, so that the schedules are those that differ.
-const UNASKED: [&str; 3] = [
+/// Statements whose place no other session can observe.
+///
+/// They lock nothing, and write nothing that another verb reads. They run together with the
+/// statement before them, so that only different schedules are run.
+const UNOBSERVED: [&str; 3] = [
     "fire/next_due",
     "collect/collect_operations",
     "operate/record",
 ];
 
-/// Statements that only read. When a transaction holds nothing else, nobody can tell when it commits.
+/// Statements that only read. No session can observe the commit of a transaction that only reads.
 const READS: [&str; 3] = ["claim/inbox", "claim/children", "claim/held"];
 
-/// Other texts for statements, by their names.
+/// Other texts for statements, by name.
 pub(crate) type Variants = HashMap<&'static str, String>;
 
 pub(crate) struct Gate<T> {
@@ -56,31 +59,31 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Says which statements find nothing to do, so that nobody can tell their place either.
+    /// Sets the statements that find nothing to do, so that no session can observe their place.
     pub(crate) fn set_idle(&self, statements: &[&'static str]) {
         *locked(&self.idle) = statements.to_vec();
     }
 
-    /// Forgets a transaction that a verb before this one gave up.
+    /// Forgets a transaction that an earlier verb left open.
     pub(crate) fn begin(&self) {
         *locked(&self.open) = Open::default();
     }
 
-    /// Lets the statement go that the session stands before.
+    /// Lets the session run the statement before which it stands.
     pub(crate) fn grant(&self) {
         self.grants.add_permits(1);
     }
 
     pub(crate) fn finish(&self, result: T) {
-        self.tell(Arrival::Finished(result));
+        self.send(Arrival::Finished(result));
     }
 
-    fn tell(&self, arrival: Arrival<T>) {
-        // Nobody listens any more only when the test has failed already.
+    fn send(&self, arrival: Arrival<T>) {
+        // The receiver is gone only if the test has already failed.
         let _ = self.arrivals.send((self.session, arrival));
     }
 
-    /// What to tell of this statement; nothing when it goes unasked.
+    /// The message to send before this statement, or `None` if it runs without asking.
     fn arrival(&self, statement: &'static str) -> Option<Arrival<T>> {
         let mut open = locked(&self.open);
         if statement == "commit" {
@@ -89,8 +92,8 @@ impl<T> Gate<T> {
         }
         let again = open.first == Some(statement);
         open.first.get_or_insert(statement);
-        open.acted |= !READS.contains(&statement) && !UNASKED.contains(&statement);
-        if UNASKED.contains(&statement) || locked(&self.idle).contains(&statement) {
+        open.acted |= !READS.contains(&statement) && !UNOBSERVED.contains(&statement);
+        if UNOBSERVED.contains(&statement) || locked(&self.idle).contains(&statement) {
             return None;
         }
         Some(match again {
@@ -100,7 +103,7 @@ impl<T> Gate<T> {
     }
 }
 
-/// The transaction that is open: what it began with, and whether it does more than read.
+/// The open transaction: its first statement, and whether it does more than read.
 #[derive(Default)]
 struct Open {
     first: Option<&'static str>,
@@ -108,16 +111,16 @@ struct Open {
 }
 
 fn locked<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
-    mutex.lock().expect("nobody panics with it")
+    mutex.lock().expect("the lock is not poisoned")
 }
 
 #[async_trait]
 impl<T: Send + Sync + 'static> Conductor for Gate<T> {
     async fn before(&self, statement: &'static str) {
         if let Some(arrival) = self.arrival(statement) {
-            self.tell(arrival);
+            self.send(arrival);
             let granted = self.grants.acquire().await;
-            granted.expect("the gate stays").forget();
+            granted.expect("the semaphore is never closed").forget();
         }
     }
 

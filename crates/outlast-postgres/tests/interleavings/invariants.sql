@@ -1,6 +1,6 @@
--- What must be true whenever nothing is under way (docs/protocol.md, the invariants); each row is a violation.
+-- The invariants that hold whenever no verb runs (docs/protocol.md). Each row is a violation.
 --
--- $1 signals that were handed to a step which waits again: they need not wake it
+-- $1 signals that a step received before it waited again. They need not wake it
 select format('I2: instance %s waits for signal %s, which is in its inbox', i.id, s.name)
   from outlast.instances i
   join outlast.signals s on s.target_id = i.id and s.name = any (i.awaits)
@@ -13,7 +13,7 @@ select format('I6: instance %s counts %s children pending, and %s of its round l
                       where c.parent_id = p.id and c.parent_round = p.round and c.finished_at is null) c
  where p.status = 'awaiting_children' and p.joining is null and p.children_pending <> c.live
 union all
--- Workflows here wait for all the children of some spans, or for none of them.
+-- Workflows here wait for all children of some ranges, or for none of them.
 select format('I2: workflow %s waits for %s ends, and %s children of part %s live', p.id, l.ends, c.live, l.part)
   from outlast.instances p
  cross join lateral unnest(p.joining_left) with ordinality as l (ends, part)
@@ -56,7 +56,7 @@ select format('I2: workflow %s waits for signals, and of the children that it ne
                       where c.finished_at is null) c
  where p.needs_all_revision = p.revision and p.status = 'awaiting_signal' and c.live > 0
 union all
--- It was not woken by a bad end or a cancel, so that all of it must have been there.
+-- Neither a failure nor a cancel woke it, so all that it needs must have come.
 select format('I6: workflow %s needs all and was woken: joined %s, lacks %s', p.id, p.joined, p.awaits)
   from outlast.instances p
  where p.needs_all_revision = p.revision and p.status = 'runnable'
@@ -78,9 +78,9 @@ select format('I6: instance %s has left its round, and child %s of it lives', p.
   from outlast.instances p
   join outlast.instances c on c.parent_id = p.id and c.parent_round = p.round
  where p.status in ('runnable', 'executing', 'awaiting_signal') and p.joining is null and c.finished_at is null
-   -- It was woken before: by a failure, by enough that are done, by its deadline, or by a cancel.
+   -- A failure, a quorum, its deadline or a cancel may have woken it earlier.
    and (p.joined = 'all' or p.joined is null and p.cancel_requested_at is null)
-   -- An operator's retry of a child comes after its join.
+   -- The retry of a child comes after its join.
    and not exists (select from outlast.operations o where o.instance_id = c.id and o.verb = 'retry')
 union all
 select format('I7: signal %s is in the inbox of instance %s, which is %s', s.id, s.target_id, coalesce(i.status, 'gone'))

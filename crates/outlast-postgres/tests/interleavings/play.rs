@@ -1,4 +1,4 @@
-//! Playing scenarios, and the words they are written with.
+//! Runs scenarios, and has the functions that write them.
 
 use super::act::{Act, Decision};
 use super::defects;
@@ -7,7 +7,7 @@ use super::stage::{Stage, Start};
 use super::world::World;
 use std::slice::from_ref;
 
-/// Every schedule of these scenarios keeps what must be true.
+/// Asserts that every schedule of these scenarios keeps the invariants.
 pub(crate) async fn hold(scenarios: &[Scenario]) -> Report {
     let mut world = World::open().await;
     let mut total = Report::default();
@@ -28,14 +28,14 @@ pub(crate) async fn hold(scenarios: &[Scenario]) -> Report {
     total
 }
 
-/// The same, and some schedule is a deadlock: the scheduler does see them.
+/// Asserts that every schedule keeps the invariants, and that at least one is a deadlock.
 pub(crate) async fn survive(mut scenario: Scenario) {
     scenario.may_deadlock = true;
     let report = hold(&[scenario]).await;
     assert!(report.deadlocked > 0, "no schedule is a deadlock: {report}");
 }
 
-/// As it is, the scenario keeps what must be true; with this defect some schedules are seen to violate just this.
+/// Asserts that the scenario keeps the invariants, and that the mutant violates each of these.
 pub(crate) async fn catch(mutant: &str, scenario: Scenario, violations: &[&str]) {
     hold(from_ref(&scenario)).await;
     let mut world = World::with_variants(defects::of(mutant)).await;
@@ -55,14 +55,14 @@ pub(crate) async fn catch(mutant: &str, scenario: Scenario, violations: &[&str])
     }
 }
 
-/// Each two of these beside each other, and each beside itself.
+/// Scenarios of each two acts at the same time, and of each act with itself.
 pub(crate) fn pairs(start: Start, acts: &[Act]) -> Vec<Scenario> {
     (0..acts.len())
         .flat_map(|first| beside(start, &acts[first], &acts[first..]))
         .collect()
 }
 
-/// This beside each of the others.
+/// Scenarios of one act at the same time as each of the others.
 pub(crate) fn beside(start: Start, act: &Act, others: &[Act]) -> Vec<Scenario> {
     let pair = |other: &Act| Scenario::new(start, &[from_ref(act), from_ref(other)]);
     others.iter().map(pair).collect()
@@ -72,7 +72,7 @@ pub(crate) fn commit(place: usize, decision: Decision) -> Act {
     Act::Commit(vec![(place, decision)])
 }
 
-/// Both end in one batch, in this order.
+/// A commit in which both end in one batch, in this order.
 pub(crate) fn both(places: [usize; 2]) -> Act {
     Act::Commit(places.map(|place| (place, Decision::Done)).to_vec())
 }

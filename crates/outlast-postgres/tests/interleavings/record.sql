@@ -1,5 +1,5 @@
--- What a test of interleavings keeps beside the store's own tables: what each session did to which
--- instance, and the state that every schedule starts from.
+-- The tables that tests of interleavings add to those of the store: the writes of each session,
+-- and the state that every schedule starts from.
 
 create table outlast.history (
     place        bigint generated always as identity,
@@ -12,7 +12,8 @@ create table outlast.history (
     revision     bigint
 );
 
--- Sessions are told by their application name: '<anything>.<number>'. Nobody else is recorded.
+-- The application name '<anything>.<number>' identifies a session. Other connections are not
+-- recorded.
 create function outlast.remember() returns trigger
 language plpgsql
 as $$
@@ -44,7 +45,7 @@ as $$
     delete from outlast.workers;
     delete from outlast.operations;
     delete from outlast.cascades;
-    -- No schedule starts with a history.
+    -- No schedule starts with events.
     delete from outlast.events;
 $$;
 
@@ -61,7 +62,7 @@ as $$
     insert into outlast.start_cascades  select * from outlast.cascades;
 $$;
 
--- The same ids every time, those of new rows too, so that two schedules that end alike end equal.
+-- Ids start at the same values each time, so that schedules with the same end have the same text.
 create function outlast.restore_start() returns void
 language plpgsql
 as $$

@@ -1,10 +1,12 @@
-//! Every schedule of a scenario: which session goes next, at each statement.
+//! Runs every schedule of a scenario. A schedule chooses at each statement which session goes
+//! next.
 //!
-//! A session stands before a statement, has finished, or runs. One that runs is waited for until it
-//! arrives, or until the server says that it waits for a session that does not move. So a choice is
-//! offered only when nothing moves, and the same choices lead to the same places each time.
+//! A session stands before a statement, runs, or has finished. The scheduler waits for a running
+//! session until it arrives, or until the server says that it waits for a session that stands. So
+//! a choice is offered only when nothing moves. The same choices lead to the same places each
+//! time.
 
-use super::act::{Act, Told};
+use super::act::{Act, Effect};
 use super::check::Verdicts;
 use super::gate::Arrival;
 use super::stage::{Stage, Start};
@@ -14,46 +16,47 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// How long something that runs is left alone before the server is asked about it again.
+/// How long the scheduler waits for a running session before it asks the server again.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// When nothing moves for so long, the scheduler itself is at fault.
+/// After this time without an arrival the scheduler gives up: it has a fault itself.
 const STUCK: Duration = Duration::from_secs(30);
-/// How many schedules leave so many dead rows that removing them is worth it.
+/// After how many schedules the dead rows are worth removing.
 const TIDY_EVERY: usize = 200;
 
-/// Sessions that act beside each other, each one verb after the other.
+/// Sessions that act concurrently. Each calls its verbs one after the other.
 pub(crate) struct Scenario {
     pub(crate) start: Start,
     pub(crate) sessions: Vec<Vec<Act>>,
-    /// Statements that find nothing to do here: they go with the one before them.
+    /// Statements that find nothing to do here. They run together with the statement before them.
     pub(crate) idle: Vec<&'static str>,
-    /// Whether two of them lock in opposite orders, so that the server must choose one.
+    /// Whether two sessions lock in opposite orders, so that the server must abort one.
     pub(crate) may_deadlock: bool,
-    /// Whether two may come to wait for a third, so that the server chooses who is next.
+    /// Whether two sessions may wait for a third, so that the server chooses which is next.
     pub(crate) server_may_choose: bool,
 }
 
 /// One way through a scenario.
 pub(crate) struct Schedule {
     pub(crate) steps: Vec<(usize, &'static str)>,
-    pub(crate) told: Vec<Vec<Told>>,
+    pub(crate) effects: Vec<Vec<Effect>>,
     pub(crate) deadlocked: bool,
 }
 
-/// What came of all schedules of a scenario.
+/// The results of all schedules of a scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) schedules: usize,
+    /// How many different final states there were.
     pub(crate) endings: usize,
     pub(crate) deadlocked: usize,
-    /// How many schedules were violated.
+    /// How many schedules violated a rule.
     pub(crate) violated: usize,
-    /// The first of each kind, with its schedule.
+    /// The first violations of each kind, with their schedules.
     pub(crate) examples: Vec<String>,
     pub(crate) took: Duration,
 }
 
-/// A choice that was offered, and which of the sessions goes this time.
+/// The sessions among which a choice was offered, and the place of the chosen one.
 struct Choice {
     offered: Vec<usize>,
     taken: usize,
@@ -70,14 +73,14 @@ impl Scenario {
         }
     }
 
-    /// Without the places of statements that have nothing to do from this start.
+    /// Skips the places of statements that have nothing to do from this start.
     pub(crate) fn briefly(self) -> Scenario {
         let idle = self.start.idle();
         self.without(idle)
     }
 
-    /// Without the places of these statements, which have nothing to do, and of locks on workers where
-    /// only one session has to do with them.
+    /// Skips the places of these statements, which have nothing to do. Also skips locks on workers
+    /// if only one session uses them.
     pub(crate) fn without(mut self, idle: &[&'static str]) -> Scenario {
         self.idle = idle.to_vec();
         let enders = self.count(|act| matches!(act, Act::Reap(_) | Act::Deregister));
@@ -88,8 +91,10 @@ impl Scenario {
         self
     }
 
-    /// Only the places where transactions of this start meet: locks, looks at what is not locked, and
-    /// commits. What is read and written under a lock that is held cannot be told from its commit.
+    /// Keeps only the places where transactions of this start meet: locks, unlocked reads,
+    /// commits.
+    ///
+    /// No other session can distinguish a read or write under a lock from the commit.
     pub(crate) fn at_meetings(self) -> Scenario {
         const UNDER_LOCKS: [&str; 9] = [
             "commit/park",
@@ -107,26 +112,27 @@ impl Scenario {
         scenario
     }
 
-    /// Only the places of locks and commits: for sessions that may begin anew, which are many otherwise.
+    /// Keeps only the places of locks and commits. Sessions that may begin again have too many
+    /// schedules otherwise.
     pub(crate) fn at_locks(self) -> Scenario {
         let mut scenario = self.at_meetings();
         scenario.idle.extend(["insert/holders", "inbox/clear"]);
         scenario
     }
 
-    /// Where two wait for the same, one of them goes on, and which one is not explored.
+    /// Leaves the order to the server where two sessions wait for the same lock.
     pub(crate) fn where_the_server_chooses(mut self) -> Scenario {
         self.server_may_choose = true;
         self
     }
 
-    /// How many acts are like this.
+    /// How many acts fulfil the condition.
     pub(crate) fn count(&self, condition: impl Fn(&Act) -> bool) -> usize {
         let acts = self.sessions.iter().flatten();
         acts.filter(|act| condition(act)).count()
     }
 
-    /// Runs all schedules, depth first, each from the start.
+    /// Runs all schedules depth first, each from the start.
     pub(crate) async fn explore(&self, world: &mut World, stage: &Stage) -> Report {
         let begun = Instant::now();
         for session in &world.sessions {
@@ -153,7 +159,7 @@ impl Scenario {
         report
     }
 
-    /// Runs one schedule: the choices as far as they are given, the first offered from there on.
+    /// Runs one schedule: first the given choices, then the first offer each time.
     async fn run(&self, world: &mut World, stage: &Stage, choices: &mut Vec<Choice>) -> Schedule {
         let mut players = Players::begin(self, world, stage);
         players.settle(world).await;
@@ -162,7 +168,7 @@ impl Scenario {
             if offered.is_empty() {
                 break;
             }
-            // Whom the server chooses depends on its timers: what follows is run, and not explored.
+            // The choice of the server depends on its timers. The rest runs without alternatives.
             if players.deadlocked || (self.server_may_choose && players.chosen) {
                 players.grant(world, offered[0]);
                 players.settle(world).await;
@@ -173,7 +179,7 @@ impl Scenario {
             } else {
                 assert_eq!(
                     choices[depth].offered, offered,
-                    "{self}: the same choices led elsewhere after {:?}",
+                    "{self}: the same choices led to another place after {:?}",
                     players.steps
                 );
             }
@@ -185,7 +191,7 @@ impl Scenario {
     }
 }
 
-/// Goes on to the next schedule; `false` when there is none.
+/// Advances to the next schedule. Returns `false` if there is none.
 fn next(choices: &mut Vec<Choice>) -> bool {
     while let Some(last) = choices.last_mut() {
         last.taken += 1;
@@ -204,16 +210,18 @@ enum Place {
     Ready(&'static str),
     /// It runs, or waits for a lock.
     Running,
-    Finished(Vec<Told>),
+    Finished(Vec<Effect>),
 }
 
-/// What the server said since somebody last moved.
+/// The server's answers since a session last moved.
 #[derive(Default)]
 struct Watch {
-    /// Those that wait, directly or through others, for one that stands. Asked in rounds: an answer
-    /// counts for what it says about sessions that were known to stand before it.
+    /// Sessions that wait, directly or through others, for one that stands.
+    ///
+    /// The server is asked in rounds. An answer counts only for sessions that were known to stand
+    /// before it.
     still: BTreeSet<usize>,
-    /// How often in a row some of them were seen to wait for each other.
+    /// How many answers in a row showed sessions that wait for each other.
     rings: usize,
 }
 
@@ -221,11 +229,11 @@ struct Watch {
 struct Players {
     places: Vec<Place>,
     steps: Vec<(usize, &'static str)>,
-    /// Those that the server last said were waiting for another.
+    /// Sessions that waited for another one in the server's last answer.
     blocked: BTreeSet<usize>,
-    /// Those that waited before somebody last moved.
+    /// Sessions that waited before a session last moved.
     waited: BTreeSet<usize>,
-    /// Whether one of several that waited went on: which one it is, the server chose.
+    /// Whether one of several waiting sessions went on, by the choice of the server.
     chosen: bool,
     deadlocked: bool,
 }
@@ -237,11 +245,11 @@ impl Players {
             let (store, gate) = (session.store.clone(), session.gate.clone());
             gate.begin();
             tokio::spawn(async move {
-                let (mut told, mut carried) = (Vec::new(), Vec::new());
+                let (mut effects, mut carried) = (Vec::new(), Vec::new());
                 for act in acts {
-                    told.extend(act.perform(&store, &stage, &mut carried).await);
+                    effects.extend(act.perform(&store, &stage, &mut carried).await);
                 }
-                gate.finish(told);
+                gate.finish(effects);
             });
         }
         Players {
@@ -274,7 +282,7 @@ impl Players {
         world.sessions[session].gate.grant();
     }
 
-    /// Waits until nothing moves by itself any more.
+    /// Waits until every session stands, waits for a lock, or has finished.
     async fn settle(&mut self, world: &mut World) {
         let since = Instant::now();
         let mut watch = Watch::default();
@@ -303,13 +311,13 @@ impl Players {
         }
     }
 
-    /// Who arrives next, unless nobody does for a while. Those that were blocked before are probably
-    /// blocked still, and not waited for.
+    /// The next session that arrives, if one does soon. Sessions that were blocked before are not
+    /// waited for: they are probably still blocked.
     async fn arrival(
         &self,
         world: &mut World,
         moving: &[usize],
-    ) -> Option<(usize, Arrival<Vec<Told>>)> {
+    ) -> Option<(usize, Arrival<Vec<Effect>>)> {
         if let Ok(arrived) = world.arrivals.try_recv() {
             return Some(arrived);
         }
@@ -322,7 +330,7 @@ impl Players {
             .flatten()
     }
 
-    /// Asks the server who waits for whom.
+    /// Asks the server which sessions wait for which.
     async fn ask(&mut self, world: &World, moving: &[usize], watch: &mut Watch) {
         let blockers = world.blockers(moving).await;
         let ready = self.ready();
@@ -338,30 +346,30 @@ impl Players {
             true => watch.rings + 1,
             false => 0,
         };
-        // Seen twice with nobody having moved between: the server will end one of them.
+        // Two answers without a move between them: a deadlock, of which the server will abort one.
         self.deadlocked |= watch.rings >= 2;
     }
 
-    fn note(&mut self, session: usize, arrival: Arrival<Vec<Told>>) {
+    fn note(&mut self, session: usize, arrival: Arrival<Vec<Effect>>) {
         self.blocked.remove(&session);
         self.places[session] = match arrival {
             Arrival::Before(statement) => Place::Ready(statement),
             Arrival::Again(statement) => {
-                // Claims also begin anew when another was first to execute under their key (I8).
+                // Claims also begin again if another one took their partition key first (I8).
                 self.deadlocked |= statement != "lease/hold" && statement != "claim/claim";
                 Place::Ready(statement)
             }
-            Arrival::Finished(told) => Place::Finished(told),
+            Arrival::Finished(effects) => Place::Finished(effects),
         };
     }
 
     fn end(self) -> Schedule {
-        let told = self.places.into_iter().map(|place| match place {
-            Place::Finished(told) => told,
+        let effects = self.places.into_iter().map(|place| match place {
+            Place::Finished(effects) => effects,
             Place::Ready(_) | Place::Running => panic!("a session has not finished: {place:?}"),
         });
         Schedule {
-            told: told.collect(),
+            effects: effects.collect(),
             steps: self.steps,
             deadlocked: self.deadlocked,
         }
@@ -402,9 +410,9 @@ impl Report {
         let is_known = |violation: &String| self.examples.iter().any(|e| e.contains(violation));
         if self.examples.len() < EXAMPLES_MAX && !violations.iter().all(is_known) {
             self.examples.push(format!(
-                "{scenario}\n  {}\n  {schedule}\n  told: {:?}",
+                "{scenario}\n  {}\n  {schedule}\n  effects: {:?}",
                 violations.join("\n  "),
-                schedule.told
+                schedule.effects
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! The states that schedules start from. All are made by the store's own verbs.
+//! The states that schedules start from. The store's own verbs make all of them.
 
 use super::act::{Decision, request};
 use super::world::World;
@@ -10,70 +10,76 @@ use std::time::Duration;
 
 pub(crate) const MACHINE: &str = "machine";
 pub(crate) const QUEUE: &str = "default";
-/// The correlation key that somebody holds, or nobody.
+/// The correlation key of the scenarios.
 pub(crate) const KEY: &str = "the key";
 
-/// Where a scenario starts. Default: executing instances are held by a worker whose lease has run
-/// out.
+/// The state in which a scenario starts.
+///
+/// Default: executing instances belong to a worker whose lease has expired.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Start {
-    /// One instance executes; it was woken by a signal `go`, which it has received.
+    /// One instance executes. A signal `go` has woken it, and it has received the signal.
     Executing,
-    /// One waits for `go`, its deadline has come, and the claim it was parked with is known.
+    /// One instance waits for `go`, and its deadline has come. The claim that parked it is known.
     Parked,
-    /// One stands in its queue.
+    /// One instance is in its queue.
     Runnable,
-    /// Nobody is there, and nobody holds the correlation key.
+    /// There are no instances, so the correlation key is free.
     Unheld,
-    /// As executing, and it holds the correlation key as long as it lives.
+    /// As `Executing`. The instance holds the correlation key until it ends.
     HolderExecuting,
-    /// As parked, and it holds the correlation key as long as it lives.
+    /// As `Parked`. The instance holds the correlation key until it ends.
     HolderParked,
-    /// As executing, and it holds the correlation key for ever.
+    /// As `Executing`. The instance holds the correlation key for ever.
     HolderForEver,
-    /// 0 waits for its children 1 and 2. Both execute, 1 with a worker that lives.
+    /// 0 waits for its children 1 and 2. Both execute, and the worker of 1 is alive.
     Family,
-    /// The same, but child 1 has failed.
+    /// As `Family`, but child 1 has failed.
     FamilyWithOneFailed,
-    /// The same, but child 2 was reaped and claimed again; 3 is the claim on it that was lost.
+    /// As `Family`, but child 2 was reaped and claimed again. 3 is its lost claim.
     FamilyWithZombie,
-    /// 0 waits with this join for its children 1 and 2, which both execute, 1 with a worker that lives. Its deadline has
-    /// come; the rest is ended. When 0 ends, 1 is asked to end and 2 is ended.
+    /// 0 waits with this join for its children 1 and 2, and its deadline has come.
+    ///
+    /// Both children execute, and the worker of 1 is alive. The join terminates the rest. When 0
+    /// ends, 1 is cancelled and 2 is terminated.
     Joining(Until),
-    /// The same, in a window of one: 1 executes with a worker that lives, and 2 waits for its place. The rest is asked
-    /// to end.
+    /// As `Joining`, in a window of one: 1 executes, its worker is alive, and the window holds 2.
+    ///
+    /// The join cancels the rest.
     Windowed(Until),
-    /// The same children as in a join without a window, but 0 was woken by its deadline and executes; the rest goes on.
+    /// The children of `Joining`, but the deadline has woken 0, which executes. The rest goes on.
     Outliving,
-    /// 0 is a workflow that executes; it has started 1 in its first round and 2 in its second. Both execute, 1 with a
-    /// worker that lives.
+    /// 0 is a workflow that executes. It has started 1 in its first round and 2 in its second.
+    ///
+    /// Both children execute, and the worker of 1 is alive.
     Flowing,
-    /// The same, but 0 is parked for the ends of both, for `go`, and for a deadline that has come.
+    /// As `Flowing`, but 0 is parked for the ends of both, for `go`, and for a deadline that has
+    /// come.
     FlowParked,
-    /// The same, but 0 needs all of it, and its deadline has come.
+    /// As `FlowParked`, but 0 needs all of them.
     FlowNeedsAll,
-    /// 0 executes under a partition key; 1 and 2 stand in line behind it.
+    /// 0 executes under a partition key. 1 and 2 are in line behind it.
     Line,
-    /// The same, after a claim has set 1 and 2 aside.
+    /// As `Line`, after a claim has set 1 and 2 aside.
     LineSetAside,
-    /// 0, 1 and 2 stand in line, and nobody executes.
+    /// 0, 1 and 2 are in line, and none of them executes.
     LineIdle,
 }
 
-/// What acts refer to.
+/// The instances, signals and worker that acts refer to.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     /// The instances, with the claim that is or was held on them.
     pub(crate) cast: Vec<ClaimRef>,
-    /// The signals that the step of the first has received.
+    /// The signals that the step of the first instance has received.
     pub(crate) received: Vec<SignalId>,
-    /// What their claims told of them.
+    /// The links that their claims returned.
     pub(crate) links: Links,
-    /// Who claims; it lives.
+    /// The worker that claims. It is alive.
     pub(crate) worker: WorkerId,
-    /// Whether who holds the correlation key holds it after its end.
+    /// Whether the holder of the correlation key keeps it after its end.
     pub(crate) for_ever: bool,
-    /// Whether the first is a workflow.
+    /// Whether the first instance is a workflow.
     pub(crate) is_workflow: bool,
 }
 
@@ -84,7 +90,7 @@ impl Stage {
 }
 
 impl Start {
-    /// Statements that find nothing to do from here: nobody has a key, a parent, or a signal.
+    /// Statements that find nothing to do from here: no instance has their key, parent or signal.
     pub(crate) fn idle(self) -> &'static [&'static str] {
         match self {
             Start::Executing
@@ -106,7 +112,7 @@ impl Start {
                 "cascade/remove",
                 "cascade/left",
             ],
-            // Histories are written under locks that are held.
+            // Histories are written under locks that the transaction already holds.
             Start::Flowing | Start::FlowParked | Start::FlowNeedsAll => &[
                 "history/append",
                 "inbox/clear",
@@ -119,16 +125,16 @@ impl Start {
         }
     }
 
-    /// What the claims of the cast tell of them.
+    /// The links that the claims of the cast return.
     fn links(self) -> Links {
         Links {
             parent: matches!(
                 self,
                 Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie
-            ) || self.is_of_kin()
+            ) || self.has_close_policies()
                 || self.is_workflow(),
             partition_key: matches!(self, Start::Line | Start::LineSetAside | Start::LineIdle),
-            children: self.is_of_kin(),
+            children: self.has_close_policies(),
             window: matches!(self, Start::Windowed(_)),
         }
     }
@@ -141,15 +147,15 @@ impl Start {
         )
     }
 
-    /// Whether the parent's children are under policies.
-    fn is_of_kin(self) -> bool {
+    /// Whether the parent's children have close policies.
+    fn has_close_policies(self) -> bool {
         matches!(
             self,
             Start::Joining(_) | Start::Windowed(_) | Start::Outliving
         )
     }
 
-    /// How the parent joins, and what becomes of its two children when it ends.
+    /// The join of the parent.
     fn join(self) -> Join {
         let deadline = Some(Duration::from_secs(30));
         let join = Join {
@@ -188,7 +194,7 @@ impl Start {
         }
     }
 
-    /// Brings the world into this state and keeps it as the start.
+    /// Brings the world into this state and saves it as the start.
     pub(crate) async fn set(self, world: &World) -> Stage {
         world.clear().await;
         let mut stage = Stage {
@@ -252,12 +258,12 @@ impl Start {
                 world.commit(stage.cast[0], park).await;
             }
             Start::Outliving => {
-                world.store.fire(10).await.expect("it is fired");
+                world.store.fire(10).await.expect("the deadline fires");
                 world.claim_into(&mut stage, &[0, 1]).await;
             }
             Start::FamilyWithOneFailed => {
                 world.claim_into(&mut stage, &[1]).await;
-                let reason = "as it is played";
+                let reason = "as the scenario says";
                 world.commit(stage.cast[1], Outcome::fail(reason)).await;
             }
             Start::FamilyWithZombie => {
@@ -285,12 +291,12 @@ pub(crate) fn instance() -> NewInstance {
     NewInstance::new(MACHINE, "start", Json::null()).queue(QUEUE)
 }
 
-/// One with the correlation key.
+/// An instance with the correlation key.
 pub(crate) fn holder() -> NewInstance {
     instance().correlation_key(KEY)
 }
 
-/// One with the partition key.
+/// An instance with the partition key.
 fn in_line() -> NewInstance {
     instance().partition_key("key")
 }
@@ -305,25 +311,32 @@ impl World {
             queues: vec![QUEUE.into()],
             lease: Duration::from_secs(lease_s),
         };
-        self.store.register(worker).await.expect("it registers")
+        self.store
+            .register(worker)
+            .await
+            .expect("the worker is registered")
     }
 
     async fn insert(&self, stage: &mut Stage, how_many: usize, row: NewInstance) {
         let inserts = self.store.insert(vec![row; how_many], None).await;
-        for inserted in inserts.expect("it is inserted").rows {
+        for inserted in inserts.expect("the rows are inserted").rows {
             stage.cast.push(ClaimRef {
-                id: inserted.new_id().expect("it is new"),
+                id: inserted.new_id().expect("the row is new"),
                 revision: Revision(0),
             });
         }
     }
 
-    /// Claims whatever can be claimed, which must be these.
+    /// Claims all claimable instances, which must be these.
     async fn claim_into(&self, stage: &mut Stage, places: &[usize]) {
         let claimed = self.store.claim(request(stage, 10)).await;
-        let claims = claimed.expect("it is claimed").claims;
+        let claims = claimed.expect("the claim succeeds").claims;
         let ids: Vec<InstanceId> = claims.iter().map(|claim| claim.id).collect();
-        assert_eq!(ids, stage.ids(places), "the claims of the stage");
+        assert_eq!(
+            ids,
+            stage.ids(places),
+            "the claims differ from those of the stage"
+        );
         for (place, claim) in places.iter().zip(&claims) {
             stage.cast[*place] = claim.reference();
             if *place == 0 {
@@ -343,7 +356,7 @@ impl World {
             mark: None,
         };
         let committed = self.store.commit(vec![commit].into()).await;
-        committed.expect("it is committed");
+        committed.expect("the outcome is committed");
     }
 
     async fn reap(&self) {
@@ -351,7 +364,10 @@ impl World {
             max: 100,
             crashes_max: 3,
         };
-        self.store.reap(request).await.expect("it is reaped");
+        self.store
+            .reap(request)
+            .await
+            .expect("the claims are reaped");
     }
 
     async fn parked(&self, stage: &mut Stage, row: NewInstance) {
@@ -370,12 +386,13 @@ impl World {
         self.parked(stage, row).await;
         let signal = NewSignal::new(stage.cast[0].id.into(), "go", Json::null());
         let delivered = self.store.deliver(vec![signal], None).await;
-        delivered.expect("it is delivered");
+        delivered.expect("the signal is delivered");
         self.claim_into(stage, &[0]).await;
-        assert_eq!(stage.received.len(), 1, "the claim comes with its signal");
+        assert_eq!(stage.received.len(), 1, "the claim has no signal");
     }
 
-    /// The first child starts later, so that another worker claims it.
+    /// Inserts a parent and its children. The first child starts later, so that another worker
+    /// claims it.
     async fn family(&self, stage: &mut Stage, join: Join, policies: [ClosePolicy; 2]) {
         self.insert(stage, 1, instance()).await;
         self.claim_into(stage, &[0]).await;
@@ -396,7 +413,8 @@ impl World {
         }
     }
 
-    /// A round for each child. The first one starts later, so that another worker claims it.
+    /// Inserts a workflow with one round for each child. The first child starts later, so that
+    /// another worker claims it.
     async fn workflow(&self, stage: &mut Stage) {
         self.insert(stage, 1, instance()).await;
         self.claim_into(stage, &[0]).await;

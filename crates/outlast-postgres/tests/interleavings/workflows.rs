@@ -1,15 +1,17 @@
-//! All interleavings of what happens to workflows: a park for ends of children, the ends, a signal, a deadline, a cancel, and
-//! whatever else goes on or ends, on a workflow with two children in two rounds, in twos and in threes.
+//! All interleavings of two and three verbs on a workflow with two children in two rounds.
 //!
-//! Beside what tests/interleavings.rs checks: that a workflow waits for as many ends as there are children alive of the
-//! rounds it waits for (I2), that all ends woke it when it was told so (I6), and that histories have what was told to be
-//! written, numbered without gaps, and nothing else (I3).
+//! The verbs are parks for ends of children, the ends, signals, deadlines, cancels and others.
+//! Besides the checks of tests/interleavings.rs, the tests check that:
+//!
+//! - a workflow waits for as many ends as there are live children in the rounds it waits for (I2);
+//! - all children have ended when the claim says so (I6);
+//! - histories have exactly the reported events, numbered without gaps (I3).
 
 use crate::interleavings::act::Act::{
     self, Claim, Collect, Deliver, DeliverFor, Fire, Reap, Retry,
 };
 use crate::interleavings::act::Decision::{
-    Done, Fail, KeepFlow, ParkForAll, ParkForEnds, ParkForParts, ParkForTheFirst, Renew,
+    ContinueAsNew, Done, Fail, KeepFlow, ParkForAll, ParkForEnds, ParkForFirst, ParkForSets,
     StartChildren,
 };
 use crate::interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, terminate};
@@ -20,9 +22,9 @@ fn briefly(scenarios: Vec<Scenario>) -> Vec<Scenario> {
     scenarios.into_iter().map(Scenario::briefly).collect()
 }
 
-/// A park sees an end, or the end finds the park: never neither, never both.
+/// Either the park sees an end, or the end finds the park, and never both.
 #[tokio::test]
-async fn a_park_for_ends_can_meet_whatever_happens() {
+async fn a_park_for_child_ends_can_meet_any_other_verb() {
     let others = [
         commit(1, Done),
         commit(2, Fail),
@@ -42,9 +44,10 @@ async fn a_park_for_ends_can_meet_whatever_happens() {
     hold(&briefly(beside(Start::Flowing, &park, &others))).await;
 }
 
-/// One child of two; and in parts: both see the end of the second, and the first of them the other one too.
+/// The first park waits for one child of two. The second has two join sets: the end of the second
+/// child counts in both, that of the first child in one.
 #[tokio::test]
-async fn a_park_for_one_child_or_for_parts_can_meet_the_ends_of_both() {
+async fn a_park_for_one_child_or_for_two_join_sets_can_meet_the_ends_of_both() {
     let others = [
         commit(1, Done),
         commit(1, Fail),
@@ -55,24 +58,24 @@ async fn a_park_for_one_child_or_for_parts_can_meet_the_ends_of_both() {
         cancel([0]),
     ];
     let mut scenarios = Vec::new();
-    for park in [ParkForTheFirst, ParkForParts] {
+    for park in [ParkForFirst, ParkForSets] {
         scenarios.extend(beside(Start::Flowing, &commit(0, park), &others));
     }
     hold(&briefly(scenarios)).await;
 }
 
 #[tokio::test]
-async fn in_threes_while_a_workflow_parks_for_several_parts() {
-    let park = || commit(0, ParkForParts);
+async fn three_verbs_can_meet_while_a_workflow_parks_for_two_join_sets() {
+    let park = || commit(0, ParkForSets);
     let trios = [
         [park(), commit(1, Done), commit(2, Done)],
         [park(), commit(1, Done), commit(2, Fail)],
     ];
-    in_threes(Start::Flowing, &trios).await;
+    hold_trios(Start::Flowing, &trios).await;
 }
 
 #[tokio::test]
-async fn a_workflow_that_goes_on_can_meet_whatever_happens() {
+async fn a_workflow_that_proceeds_can_meet_any_other_verb() {
     let others = [
         commit(1, Done),
         Deliver(0),
@@ -82,16 +85,16 @@ async fn a_workflow_that_goes_on_can_meet_whatever_happens() {
         Reap(3),
     ];
     let mut scenarios = Vec::new();
-    for flow in [KeepFlow, StartChildren, Renew] {
+    for flow in [KeepFlow, StartChildren, ContinueAsNew] {
         scenarios.extend(beside(Start::Flowing, &commit(0, flow), &others));
     }
     hold(&briefly(scenarios)).await;
 }
 
-/// Whatever wakes it first wakes it alone.
+/// Only the first verb that wakes the workflow wakes it.
 #[tokio::test]
-async fn in_twos_while_a_workflow_is_parked() {
-    let happenings = [
+async fn two_verbs_can_meet_while_a_workflow_is_parked() {
+    let verbs = [
         commit(1, Done),
         commit(2, Done),
         commit(2, Fail),
@@ -103,10 +106,10 @@ async fn in_twos_while_a_workflow_is_parked() {
         Fire,
         Claim,
     ];
-    hold(&briefly(pairs(Start::FlowParked, &happenings))).await;
+    hold(&briefly(pairs(Start::FlowParked, &verbs))).await;
 }
 
-async fn in_threes(start: Start, trios: &[[Act; 3]]) {
+async fn hold_trios(start: Start, trios: &[[Act; 3]]) {
     let mut scenarios = Vec::new();
     for trio in trios {
         let sessions: Vec<&[Act]> = trio.iter().map(std::slice::from_ref).collect();
@@ -117,7 +120,7 @@ async fn in_threes(start: Start, trios: &[[Act; 3]]) {
 }
 
 #[tokio::test]
-async fn in_threes_while_a_workflow_parks() {
+async fn three_verbs_can_meet_while_a_workflow_parks() {
     let park = || commit(0, ParkForEnds);
     let trios = [
         [park(), commit(1, Done), commit(2, Done)],
@@ -125,12 +128,12 @@ async fn in_threes_while_a_workflow_parks() {
         [park(), commit(1, Done), cancel([0])],
         [park(), commit(1, Done), Fire],
     ];
-    in_threes(Start::Flowing, &trios).await;
+    hold_trios(Start::Flowing, &trios).await;
 }
 
 #[tokio::test]
-#[ignore = "minutes: asked for by name"]
-async fn in_threes_while_a_workflow_parks_and_children_end_badly() {
+#[ignore = "takes minutes: run it by name"]
+async fn three_verbs_can_meet_while_a_workflow_parks_and_children_fail() {
     let park = || commit(0, ParkForEnds);
     let trios = [
         [park(), commit(1, Done), commit(2, Fail)],
@@ -142,23 +145,23 @@ async fn in_threes_while_a_workflow_parks_and_children_end_badly() {
         [park(), commit(1, Done), Reap(3)],
         [park(), Deliver(0), cancel([0])],
     ];
-    in_threes(Start::Flowing, &trios).await;
+    hold_trios(Start::Flowing, &trios).await;
 }
 
 #[tokio::test]
-async fn in_threes_while_a_workflow_is_parked() {
+async fn three_verbs_can_meet_while_a_workflow_is_parked() {
     let trios = [
         [commit(1, Done), commit(2, Done), Deliver(0)],
         [commit(1, Done), commit(2, Done), Fire],
         [commit(1, Done), commit(2, Fail), cancel([0])],
         [commit(1, Done), Deliver(0), Fire],
     ];
-    in_threes(Start::FlowParked, &trios).await;
+    hold_trios(Start::FlowParked, &trios).await;
 }
 
 #[tokio::test]
-#[ignore = "minutes: asked for by name"]
-async fn in_threes_while_a_workflow_is_parked_and_more_goes_on() {
+#[ignore = "takes minutes: run it by name"]
+async fn more_groups_of_three_verbs_can_meet_while_a_workflow_is_parked() {
     let trios = [
         [commit(1, Done), commit(2, Fail), Fire],
         [commit(1, Done), commit(2, Fail), Deliver(0)],
@@ -167,12 +170,12 @@ async fn in_threes_while_a_workflow_is_parked_and_more_goes_on() {
         [commit(1, Done), terminate([0]), commit(2, Done)],
         [both([1, 2]), Deliver(0), cancel([0])],
     ];
-    in_threes(Start::FlowParked, &trios).await;
+    hold_trios(Start::FlowParked, &trios).await;
 }
 
-/// A park that needs all sees what is there, and what comes later finds the park.
+/// A park that needs all sees the events before it, and later events find the park.
 #[tokio::test]
-async fn a_park_that_needs_all_can_meet_whatever_happens() {
+async fn a_park_that_needs_all_can_meet_any_other_verb() {
     let others = [
         commit(1, Done),
         commit(2, Fail),
@@ -190,10 +193,10 @@ async fn a_park_that_needs_all_can_meet_whatever_happens() {
     hold(&briefly(beside(Start::Flowing, &park, &others))).await;
 }
 
-/// Nothing wakes it but the last of what it needs, a bad end and a cancel.
+/// Only the last event that it needs, the failure of a child and a cancel wake the workflow.
 #[tokio::test]
-async fn in_twos_while_a_workflow_needs_all() {
-    let happenings = [
+async fn two_verbs_can_meet_while_a_workflow_needs_all() {
+    let verbs = [
         commit(1, Done),
         commit(2, Fail),
         both([2, 1]),
@@ -204,12 +207,12 @@ async fn in_twos_while_a_workflow_needs_all() {
         Fire,
         Claim,
     ];
-    hold(&briefly(pairs(Start::FlowNeedsAll, &happenings))).await;
+    hold(&briefly(pairs(Start::FlowNeedsAll, &verbs))).await;
 }
 
-/// Whichever is the last completes it: the last end, the signal, or the deadline.
+/// The last event can be the end of a child, the signal, or the deadline.
 #[tokio::test]
-async fn the_last_of_all_that_a_workflow_needs_wakes_it() {
+async fn the_last_awaited_event_wakes_a_workflow_that_needs_all() {
     let both = || both([1, 2]);
     let scenarios = [
         [vec![both(), Fire], vec![Deliver(0)]],
@@ -226,50 +229,50 @@ async fn the_last_of_all_that_a_workflow_needs_wakes_it() {
 }
 
 #[tokio::test]
-async fn in_threes_while_a_workflow_needs_all() {
+async fn three_verbs_can_meet_while_a_workflow_needs_all() {
     let trios = [
         [both([1, 2]), Deliver(0), Fire],
         [both([1, 2]), Deliver(0), cancel([0])],
         [commit(1, Done), commit(2, Done), Deliver(0)],
     ];
-    in_threes(Start::FlowNeedsAll, &trios).await;
+    hold_trios(Start::FlowNeedsAll, &trios).await;
 }
 
 #[tokio::test]
-async fn in_threes_while_a_workflow_parks_that_needs_all() {
+async fn three_verbs_can_meet_while_a_workflow_parks_and_needs_all() {
     let park = || commit(0, ParkForAll);
     let trios = [
         [park(), both([1, 2]), Deliver(0)],
         [park(), commit(1, Done), commit(2, Done)],
     ];
-    in_threes(Start::Flowing, &trios).await;
+    hold_trios(Start::Flowing, &trios).await;
 }
 
-/// A child that starts again is not counted again, and is not waited for.
+/// A retried child is not counted again, and the workflow does not wait for it.
 #[tokio::test]
 async fn a_retry_of_a_child_can_meet_the_park_of_its_workflow() {
     let retried = [commit(1, Fail), Retry(1)];
-    let sessions = [&retried[..], &[commit(0, ParkForTheFirst)]];
+    let sessions = [&retried[..], &[commit(0, ParkForFirst)]];
     let scenario = Scenario::new(Start::Flowing, &sessions).briefly();
     hold(&[scenario]).await;
 }
 
-// What must be caught.
+// Defects that must be caught.
 
 fn beside_each_other(start: Start, one: &[Act], other: &[Act]) -> Scenario {
     Scenario::new(start, &[one, other]).briefly()
 }
 
-const WAITS_FOR_THE_ENDED: &str = "I2: workflow 1 waits for 2 ends, and 1 children";
+const WAITS_FOR_ENDED_CHILD: &str = "I2: workflow 1 waits for 2 ends, and 1 children";
 
 #[tokio::test]
-async fn an_end_that_overlooks_a_park_is_caught() {
+async fn a_child_end_that_overlooks_a_park_is_caught() {
     let park = beside_each_other(
         Start::Flowing,
         &[commit(0, ParkForEnds)],
         &[commit(1, Done)],
     );
-    catch("end-overlooks-a-park", park, &[WAITS_FOR_THE_ENDED]).await;
+    catch("end-overlooks-a-park", park, &[WAITS_FOR_ENDED_CHILD]).await;
 }
 
 #[tokio::test]
@@ -280,7 +283,7 @@ async fn a_park_that_overlooks_ended_children_is_caught() {
         &[commit(1, Done)],
     );
     let mutant = "park-overlooks-ended-children";
-    catch(mutant, park, &[WAITS_FOR_THE_ENDED]).await;
+    catch(mutant, park, &[WAITS_FOR_ENDED_CHILD]).await;
 }
 
 #[tokio::test]
@@ -291,59 +294,59 @@ async fn a_join_that_counts_one_of_two_rounds_is_caught() {
 }
 
 #[tokio::test]
-async fn an_end_of_a_round_that_nobody_awaits_is_caught_when_it_is_counted() {
-    let park = [commit(0, ParkForTheFirst), commit(2, Done)];
+async fn a_join_that_counts_an_end_of_an_unawaited_round_is_caught() {
+    let park = [commit(0, ParkForFirst), commit(2, Done)];
     let end = beside_each_other(Start::Flowing, &park, &[Claim]);
     let woken = ["I6: workflow 1 was woken by all ends, and of each part a child lives"];
     catch("end-of-a-round-nobody-awaits", end, &woken).await;
 }
 
 #[tokio::test]
-async fn parts_that_are_counted_together_are_caught() {
-    let park = [commit(0, ParkForParts), commit(1, Done)];
+async fn a_join_that_counts_its_join_sets_together_is_caught() {
+    let park = [commit(0, ParkForSets), commit(1, Done)];
     let end = beside_each_other(Start::Flowing, &park, &[Claim]);
     let woken = ["I6: workflow 1 was woken by all ends, and of each part a child lives"];
     catch("parts-are-counted-together", end, &woken).await;
 }
 
 #[tokio::test]
-async fn a_signal_that_is_not_taken_off_is_caught() {
+async fn a_delivery_that_leaves_its_signal_awaited_is_caught() {
     let ends = beside_each_other(Start::FlowNeedsAll, &[both([1, 2])], &[Deliver(0)]);
     let waits = ["I2: instance 1 waits for signal go, which is in its inbox"];
     catch("signal-is-not-taken-off", ends, &waits).await;
 }
 
 #[tokio::test]
-async fn an_end_that_wakes_before_all_is_there_is_caught() {
+async fn a_child_end_that_wakes_a_workflow_too_early_is_caught() {
     let ends = beside_each_other(Start::FlowNeedsAll, &[both([1, 2])], &[Deliver(0)]);
     let woken = ["I6: workflow 1 needs all and was woken: joined all, lacks {go}"];
     catch("ends-complete-a-group", ends, &woken).await;
 }
 
 #[tokio::test]
-async fn a_deadline_that_wakes_before_all_is_there_is_caught() {
+async fn a_deadline_that_wakes_a_workflow_too_early_is_caught() {
     let time = beside_each_other(Start::FlowNeedsAll, &[Fire], &[both([1, 2])]);
     let woken = ["I6: workflow 1 needs all and was woken: joined deadline, lacks {go}"];
     catch("deadline-completes-a-group", time, &woken).await;
 }
 
-/// The signal that this statement does not see has been waited for.
+/// The statement may have waited for the delivery, and its snapshot does not have the signal.
 #[tokio::test]
-async fn an_end_that_looks_into_the_inbox_is_caught() {
+async fn a_child_end_that_reads_the_inbox_is_caught() {
     let ends = beside_each_other(Start::FlowNeedsAll, &[both([1, 2])], &[Deliver(0)]);
     let waits = ["I2: instance 1 waits for signal go, which is in its inbox"];
     catch("end-looks-into-the-inbox", ends, &waits).await;
 }
 
 #[tokio::test]
-async fn a_flow_that_ignores_a_cancel_is_caught() {
+async fn a_workflow_park_that_ignores_a_cancel_is_caught() {
     let park = beside_each_other(Start::Flowing, &[commit(0, ParkForEnds)], &[cancel([0])]);
     let waits = ["is awaiting_children, and its cancel waits for an answer"];
     catch("flow-ignores-a-cancel", park, &waits).await;
 }
 
 #[tokio::test]
-async fn events_of_an_outcome_that_is_lost_are_caught() {
+async fn events_written_for_a_lost_outcome_are_caught() {
     let park = beside_each_other(Start::Flowing, &[commit(0, ParkForEnds)], &[Reap(3)]);
     let recorded = ["I3: 1 has 1 events, and 0 were written"];
     catch("events-without-fence", park, &recorded).await;

@@ -1,6 +1,6 @@
-//! A schema, the sessions that act in it, and a connection that watches them.
+//! A schema, the sessions that act in it, and a connection that observes them.
 
-use super::act::Told;
+use super::act::Effect;
 use super::gate::{Arrival, Gate, Variants};
 use crate::support;
 use outlast_core::{Clock, InstanceId, ManualClock, SignalId};
@@ -10,29 +10,29 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::{Client, Statement};
 
-/// The most sessions a scenario has.
+/// The largest number of sessions in a scenario.
 const SESSIONS: usize = 3;
 
 pub(crate) struct World {
     pub(crate) clock: ManualClock,
-    /// For what happens before and after a schedule: nobody conducts it.
+    /// A store without a conductor, for the time before and after a schedule.
     pub(crate) store: Postgres,
     pub(crate) sessions: Vec<Session>,
-    pub(crate) arrivals: UnboundedReceiver<(usize, Arrival<Vec<Told>>)>,
+    pub(crate) arrivals: UnboundedReceiver<(usize, Arrival<Vec<Effect>>)>,
     schema: String,
     monitor: Client,
     ending: Statement,
     blockers: Statement,
 }
 
-/// One conducted store on one connection.
+/// A store with a conductor and one connection.
 pub(crate) struct Session {
     pub(crate) store: Postgres,
-    pub(crate) gate: Arc<Gate<Vec<Told>>>,
+    pub(crate) gate: Arc<Gate<Vec<Effect>>>,
     pub(crate) pid: i32,
 }
 
-/// A change of an instance's status or revision, as a session made it.
+/// A change of an instance's status or revision by a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     pub(crate) session: usize,
@@ -51,7 +51,7 @@ impl Written {
     }
 }
 
-/// An instance as it stands.
+/// The present row of an instance.
 pub(crate) struct Row {
     pub(crate) id: i64,
     pub(crate) status: String,
@@ -59,12 +59,13 @@ pub(crate) struct Row {
     pub(crate) round: i32,
     pub(crate) partition_key: Option<String>,
     pub(crate) joined: Option<String>,
-    pub(crate) is_asked: bool,
+    pub(crate) is_cancelled: bool,
     pub(crate) started: i32,
     pub(crate) needs: Option<i32>,
     pub(crate) fails_fast: bool,
     pub(crate) parent_round: Option<i32>,
-    /// The rounds that a workflow waits for, or last waited for, and of which part each is.
+    /// The rounds that a workflow waits for, or last waited for, each with the number of its join
+    /// set.
     pub(crate) joining: Option<Vec<(i32, i32)>>,
 }
 
@@ -73,7 +74,7 @@ impl World {
         World::with_variants(Variants::new()).await
     }
 
-    /// The same, with other texts for some of the sessions' statements.
+    /// Opens a world whose sessions run other texts for some statements.
     pub(crate) async fn with_variants(variants: Variants) -> World {
         let (schema, clock) = (support::unique_schema(), ManualClock::default());
         let store = Postgres::options(&url_of("outlast", ""))
@@ -89,8 +90,8 @@ impl World {
         recorded.expect("the record is made");
 
         let (sender, arrivals) = unbounded_channel();
-        // Where the role may say so, a deadlock is noticed soon.
-        let hurry = match is_superuser(&monitor).await {
+        // If the role may set it, the server notices a deadlock sooner.
+        let deadlock_timeout = match is_superuser(&monitor).await {
             true => "%20-c%20deadlock_timeout%3D100ms",
             false => "",
         };
@@ -102,7 +103,7 @@ impl World {
                 .collect();
             let gate = Arc::new(Gate::new(number, sender.clone(), variants));
             let name = format!("{schema}.{number}");
-            let store = Postgres::options(&url_of(&name, hurry))
+            let store = Postgres::options(&url_of(&name, deadlock_timeout))
                 .expect("the URL can be read")
                 .schema(&schema)
                 .clock(clock.clone())
@@ -135,7 +136,7 @@ impl World {
         self.run("select outlast.clear()").await;
     }
 
-    /// Keeps the present state as the one that every schedule starts from.
+    /// Saves the present state, from which every schedule starts.
     pub(crate) async fn keep_start(&self) {
         self.run("select outlast.keep_start()").await;
         self.tidy().await;
@@ -145,32 +146,32 @@ impl World {
         self.run("select outlast.restore_start()").await;
     }
 
-    /// Removes the dead rows of the schedules before, which every scan would step over.
+    /// Removes the dead rows of earlier schedules, which would slow down every scan.
     pub(crate) async fn tidy(&self) {
         self.run("vacuum outlast.instances, outlast.signals, outlast.workers, outlast.cascades, outlast.events, outlast.history")
             .await;
     }
 
-    /// Everything there is, as a text that is equal for equal states and histories.
+    /// The final state and history as one text.
     pub(crate) async fn ending(&self) -> String {
         let row = self.monitor.query_one(&self.ending, &[]).await;
         row.expect("the state is read").get(0)
     }
 
-    /// What must not be: one sentence each.
+    /// The violated invariants, as one sentence each.
     pub(crate) async fn violations(&self, seen: &[SignalId]) -> Vec<String> {
         let sql = in_schema(include_str!("invariants.sql"), &self.schema);
         let seen: Vec<i64> = seen.iter().map(|id| id.0).collect();
         let rows = self.monitor.query(&sql, &[&seen]).await;
-        let rows = rows.expect("the invariants are asked for");
+        let rows = rows.expect("the invariants are checked");
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Children that should have been told what became of their parent, when all is told.
-    pub(crate) async fn untold(&self) -> Vec<String> {
-        let sql = in_schema(include_str!("untold.sql"), &self.schema);
+    /// Children that a close policy should have ended. Called when no cascade is left.
+    pub(crate) async fn unclosed_children(&self) -> Vec<String> {
+        let sql = in_schema(include_str!("unclosed_children.sql"), &self.schema);
         let rows = self.monitor.query(&sql, &[]).await;
-        let rows = rows.expect("the children are asked for");
+        let rows = rows.expect("the children are checked");
         rows.iter().map(|row| row.get(0)).collect()
     }
 
@@ -205,7 +206,7 @@ impl World {
                 round: row.get(3),
                 partition_key: row.get(4),
                 joined: row.get(5),
-                is_asked: row.get(6),
+                is_cancelled: row.get(6),
                 started: row.get(7),
                 needs: row.get(8),
                 fails_fast: row.get(9),
@@ -218,7 +219,7 @@ impl World {
             .collect()
     }
 
-    /// How many events there are of an instance, in all runs.
+    /// The number of events of an instance in all its runs.
     pub(crate) async fn events(&self, id: InstanceId) -> i64 {
         let sql = "select count(*) from outlast.events where instance_id = $1";
         let sql = in_schema(sql, &self.schema);
@@ -234,12 +235,12 @@ impl World {
         rows.iter().map(|row| SignalId(row.get(0))).collect()
     }
 
-    /// For each of these sessions, the sessions it waits for at this moment.
+    /// For each of these sessions, the sessions that it waits for now.
     pub(crate) async fn blockers(&self, sessions: &[usize]) -> Vec<Vec<usize>> {
         let pids: Vec<i32> = sessions.iter().map(|&s| self.sessions[s].pid).collect();
         let rows = self.monitor.query(&self.blockers, &[&pids]).await;
         let number = |pid: i32| self.sessions.iter().position(|s| s.pid == pid);
-        rows.expect("the server knows who waits for whom")
+        rows.expect("the server lists the blockers")
             .iter()
             .map(|row| {
                 let pids: Vec<i32> = row.get(0);
@@ -265,7 +266,7 @@ pub(crate) fn in_schema(sql: &str, schema: &str) -> String {
     sql.replace("outlast.", &format!("\"{schema}\"."))
 }
 
-/// The server, under a name to be known by. Nothing of these tests need survive a crash.
+/// The URL of the server with an application name. Commits do not wait for the disk.
 fn url_of(name: &str, options: &str) -> String {
     let url = support::url();
     let separator = if url.contains('?') { '&' } else { '?' };

@@ -1,4 +1,5 @@
-//! Every statement that writes, and every question of people that has one plan, with the arguments of a usual batch.
+//! The measured statements, with the arguments of a usual batch: every statement that writes, and
+//! every query for people that has one plan.
 
 use crate::table::{
     self, CHILD, ENDED_PARENT, FAILED, FAMILY, FIRST_EXPIRED_WORKER, FIRST_HELD, FIRST_PLACED,
@@ -8,14 +9,16 @@ use crate::table::{
 /// A statement with arguments.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// How many pages it may touch for each row of the batch: what was measured and a fifth more
-    /// (docs/performance.md). A row costs about three to be found by an index, one or two to be locked,
-    /// and for each index that its change is written to three or four more.
+    /// How many pages it may touch for each row of the batch: a fifth more than was measured
+    /// (docs/performance.md).
+    ///
+    /// To find a row by an index takes about three pages, and to lock it one or two. Each index
+    /// that its change is written to takes three or four more.
     pub(crate) buffers_per_row: u64,
-    /// The types the store sends its parameters as.
+    /// The types of its parameters, as the store declares them.
     pub(crate) types: &'static str,
     pub(crate) arguments: String,
-    /// The instances that the transaction has written before.
+    /// The instances that the transaction has already written.
     pub(crate) written: Option<String>,
 }
 
@@ -28,7 +31,7 @@ impl Case {
     }
 }
 
-/// `rows` is the size of the batch, where there is one.
+/// The cases for batches of `rows` rows.
 pub(crate) fn cases(rows: usize) -> Vec<Case> {
     let mut cases = vec![];
     cases.extend(claiming(rows));
@@ -37,7 +40,7 @@ pub(crate) fn cases(rows: usize) -> Vec<Case> {
     cases.extend(maintaining(rows));
     cases.extend(operating(rows));
     cases.extend(recording(rows));
-    cases.extend(looking(rows));
+    cases.extend(reading(rows));
     cases
 }
 
@@ -79,7 +82,7 @@ fn claiming(rows: usize) -> Vec<Case> {
     ]
 }
 
-/// A claim that takes up to `rows` and looks at up to `reach`.
+/// A claim that takes up to `rows` rows and looks at up to `reach`.
 pub(crate) fn claim(queue: &str, rows: usize, reach: usize) -> Case {
     case(
         "claim/claim",
@@ -194,7 +197,7 @@ fn committing(rows: usize) -> Vec<Case> {
                 events(rows)
             ),
         ),
-        // Who ends leaves its page, and the indices of those that execute.
+        // An instance that ends leaves its page and the indexes of executing rows.
         case(
             "commit/advance_workflow",
             24,
@@ -232,10 +235,10 @@ const FENCE: &str = "bigint[], bigint[]";
 const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[], integer[], text[], boolean[], boolean[]";
 const PROCEED: &str = "bigint[], bigint[], text[], boolean[], boolean[], text[], text[], integer[], text[], text[], text[], text[], text[]";
 
-/// What an outcome of a kind has in a column.
+/// The value of a column for a kind of outcome.
 type Column<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
 
-/// Status, step, state, delay, result and error of outcomes that lead on or to the end, in turn.
+/// Status, step, state, delay, result and error of outcomes that advance or end, in turn.
 fn advances(rows: usize) -> String {
     let columns: [Column<'_>; 6] = [
         &|kind| match kind {
@@ -252,7 +255,7 @@ fn advances(rows: usize) -> String {
     in_turn(&["keep", "next", "retry", "done"], &columns, rows)
 }
 
-/// Whether for children, step, state, timeout and names of outcomes that park, in turn.
+/// For outcomes that park, in turn: whether for children, step, state, timeout and names.
 fn parks(rows: usize) -> String {
     let columns: [Column<'_>; 5] = [
         &|kind| Some(if kind == "wait" { "false" } else { "true" }),
@@ -264,7 +267,8 @@ fn parks(rows: usize) -> String {
     in_turn(&["wait", "fan_out"], &columns, rows)
 }
 
-/// What workflows do that park for signals, park for two children each, or have started some and go on, in turn.
+/// Outcomes of workflows, in turn: park for signals, park for two children, start children and go
+/// on.
 fn flows(rows: usize) -> String {
     let before: [Column<'_>; 13] = [
         &|kind| (kind == "start").then_some("runnable"),
@@ -286,7 +290,7 @@ fn flows(rows: usize) -> String {
     let running = table::ids(RUNNING, rows).into_iter().enumerate();
     let children = running.map(|(n, id)| is_ends(n).then(|| format!("{{{},{}}}", id - 3, id - 2)));
     let awaited_by = (0..rows).map(|n| is_ends(n).then(|| "{1,1}".to_owned()));
-    // Every other one that parks needs all.
+    // Every second row that parks needs all.
     let needs_all = (0..rows).map(|n| n % 2 == 1 && kinds[n % kinds.len()] != "start");
     let before = in_turn(&kinds, &before, rows);
     format!(
@@ -310,7 +314,7 @@ fn events(rows: usize) -> String {
     .join(", ")
 }
 
-/// What kinds of outcomes, in turn, have in the columns.
+/// The columns of `rows` outcomes whose kinds take turns.
 fn in_turn(kinds: &[&str], columns: &[Column<'_>], rows: usize) -> String {
     let turns = || kinds.iter().cycle().take(rows);
     let mut lists = Vec::new();
@@ -383,7 +387,7 @@ const DELIVER: &str =
     "bigint[], text[], text[], text[], text[], text[], bigint, bigint, text[], text[], bigint";
 const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[]";
 
-/// New instances, every second with a correlation key, half of those keys occupied.
+/// New instances. Every second one has a correlation key, and half of these keys are occupied.
 fn new_instances(rows: usize) -> String {
     let every_second = |n: usize| n.is_multiple_of(2);
     [
@@ -603,13 +607,15 @@ fn recording(rows: usize) -> Vec<Case> {
     ]
 }
 
-/// Questions that read a bounded part of the table. Nothing fits the filter of the page, so that it reads all it may.
-fn looking(rows: usize) -> Vec<Case> {
+/// Queries that read a bounded part of the table.
+///
+/// No row matches the filter of the list, so that it reads as much as it may.
+fn reading(rows: usize) -> Vec<Case> {
     let parent = table::ids(PARENT, 1)[0];
     let nulls = |count: usize| vec!["null"; count].join(", ");
     let expired = table::ids(PARKED, rows);
     let deadline = format!("now() + ({} - 100000) * interval '1 second'", expired[0]);
-    // When the first of those that ended long ago did (fill.sql).
+    // The time at which the first of the old instances ended (fill.sql).
     let ended = "date_trunc('day', now()) - interval '3 days'";
     vec![
         case(
@@ -651,7 +657,7 @@ fn looking(rows: usize) -> Vec<Case> {
                 nulls(16)
             ),
         ),
-        // By what sleeps, and none does.
+        // Filters by `sleeping`, and no instance sleeps.
         case(
             "inspect/instances/list",
             2,
@@ -700,7 +706,7 @@ fn looking(rows: usize) -> Vec<Case> {
 const LIST: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, boolean, bigint, bigint, bigint, boolean, bigint";
 const LIST_FOUND: &str = "text, integer, text, text[], text, text, text, bigint, timestamptz, timestamptz, text, integer, boolean, timestamptz, timestamptz, timestamptz, boolean, bigint, bigint, bigint, text, boolean, bigint";
 
-/// Correlation keys that are occupied.
+/// Occupied correlation keys.
 fn keys(rows: usize) -> String {
     texts(
         table::ids(KEYED, rows)
@@ -709,7 +715,7 @@ fn keys(rows: usize) -> String {
     )
 }
 
-/// Every second of one and of the other.
+/// Elements of both, in turn.
 fn mixed(one: Vec<i64>, other: Vec<i64>) -> Vec<i64> {
     let both = one.into_iter().zip(other).enumerate();
     both.map(|(n, (one, other))| if n % 2 == 0 { one } else { other })
@@ -728,7 +734,7 @@ fn texts(values: impl IntoIterator<Item = String>) -> String {
     optional_texts(values.into_iter().map(Some))
 }
 
-/// An array literal, whatever its elements are.
+/// An array literal of any element type.
 fn optional_texts(values: impl IntoIterator<Item = Option<String>>) -> String {
     let quoted: Vec<String> = values
         .into_iter()

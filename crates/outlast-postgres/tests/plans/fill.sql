@@ -1,5 +1,5 @@
--- A million instances. The last two digits of an id (`kind`) say what a row is; the kinds are mixed on
--- every page of the table, as they are in life.
+-- A million instances. The last two digits of an id are the kind of its row. The kinds are mixed
+-- on every page of the table, as in production.
 insert into outlast.workers (id, name, host, version, queues, started_at, heartbeat_at, lease_expires_at)
 select n, 'w' || n, 'host', '1', '{main}', now(), now(),
        now() + case when n <= 190 then interval '1 day' else interval '-1 minute' end
@@ -52,8 +52,8 @@ select n, 'order', 1, 'ship', '{"number": 4711, "address": "a street in a town"}
        case when kind in (61, 99) then 2 else 0 end
   from (select n, n % 100 as kind from generate_series(1, 1000000) as n) as numbered;
 
--- One family of 100,000 in a window: half of them done, 50 that run, and the rest that wait for a place; with what
--- they are to be told of.
+-- One family of 100,000 children in a window, with a cascade for it. Half of the children are
+-- done, 50 run, and the window holds the rest.
 insert into outlast.instances
        (id, machine, machine_version, step, state, status, queue, priority, eligible_at, round, children_pending,
         children_started, join_window, run, events, inserted_at, updated_at)
@@ -73,8 +73,8 @@ select 1100000 + n, 'order', 1, 'ship', '{}',
 insert into outlast.cascades (id, parent_id, from_round, upto_round, at_round, action, deep, operator, created_at)
 values (1, 1000095, 1, 1, 1, 'policy', false, 'parent', now());
 
--- Two for each that runs, one of them with a dedup key; one that does not match for each that waits; and
--- tombstones.
+-- Two signals for each running instance, one of them with a dedup key; one signal of another name
+-- for waiting instances; and tombstones.
 insert into outlast.signals (id, target_id, name, payload, dedup_key, inserted_at, consumed_at)
 select 2 * n + nth, n, case when kind = 99 then 'paid' else 'other' end,
        case when kind <> 65 then json '{"amount": 100}' end,
@@ -85,7 +85,7 @@ select 2 * n + nth, n, case when kind = 99 then 'paid' else 'other' end,
  cross join generate_series(0, 1) as nth
  where kind = 99 or kind in (65, 92, 94) and nth = 0;
 
--- Two events for each that runs and for some that have ended; and ten runs of one instance.
+-- Two events for each running instance and for some ended ones, and ten runs of one instance.
 insert into outlast.events (instance_id, run, seq, at, kind, call, name, data)
 select n * 100 + kind, 1, seq, now(), 'step_completed', seq, 'reserve', json '{"number": 4711}'
   from generate_series(0, 9999) as n
@@ -96,7 +96,7 @@ select 1000095, run, seq, now(), 'step_completed', seq, 'reserve', json '{"numbe
   from generate_series(3, 12) as run
  cross join generate_series(1, 5000) as seq;
 
--- Each cancelled instance with its record, and a queue that was often paused.
+-- The operation of each cancelled instance, and many pauses of one queue.
 insert into outlast.operations (verb, instance_id, queue, operator, at)
 select 'cancel', n * 100 + 63, null, 'somebody', now() - interval '3 days'
   from generate_series(0, 9999) as n
@@ -104,7 +104,8 @@ union all
 select 'pause', null, 'main', 'somebody', now() - interval '3 days'
   from generate_series(0, 9999) as n;
 
--- Run stats of the last day and of the days before, which are to be deleted; a hundred kinds a minute.
+-- Run stats of the last day, and older ones that are due for deletion. A minute has a hundred
+-- kinds.
 insert into outlast.runs (minute, machine, machine_version, step, outcome, next_step, count, micros)
 select date_trunc('minute', now()) - n / 100 * interval '1 minute', 'order', 1, 'step ' || n % 100, 'next', 'ship', 1, 1
   from generate_series(0, 99999) as n

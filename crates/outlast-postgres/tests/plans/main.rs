@@ -1,4 +1,4 @@
-//! At a million rows every statement reads what it needs and no more, whatever the planner believes.
+//! At a million rows no statement reads more than it needs, whatever the statistics say.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -18,8 +18,9 @@ use outlast_postgres::Postgres;
 use prepared::Prepared;
 use situation::World;
 
-/// One test, because they share one table. It looks at it in three situations, in each of them with the
-/// 10,000 rows behind a busy key as nobody has looked at them yet, and then set aside.
+/// One test for all statements, because they share one table. It checks three situations.
+///
+/// In each, 10,000 rows wait behind a busy key: first before any claim met them, then set aside.
 #[tokio::test]
 async fn every_statement_keeps_its_plan_at_a_million_rows_whatever_the_statistics_say() {
     let schema = support::unique_schema();
@@ -52,17 +53,18 @@ async fn every_statement_keeps_its_plan_at_a_million_rows_whatever_the_statistic
     world.check_growth(&fresh).await;
 
     drop((kept, late, fresh));
-    admin = through_the_store::reads_no_table_whole(world.store, &schema, admin).await;
+    admin = through_the_store::assert_reads_no_whole_table(world.store, &schema, admin).await;
     drop(admin);
     support::drop_schema(&schema).await;
 }
 
-/// The first hour of an installation: everything is prepared while there is nothing, and kept.
+/// In the first hour of an installation, connections prepare statements on empty tables and keep
+/// the plans.
 #[tokio::test]
 async fn for_empty_tables_no_statement_plans_to_read_an_index_from_end_to_end() {
     let schema = support::unique_schema();
     let store = connect(&schema).await;
-    // Workers are few, and the first deadline is the first entry of its index.
+    // Workers and cascades are few, and the next deadline is the first entry of its index.
     let whole = ["cascade/take", "fire/next_due", "reap/workers"];
     for analyzed in [false, true] {
         if analyzed {
@@ -78,27 +80,27 @@ async fn for_empty_tables_no_statement_plans_to_read_an_index_from_end_to_end() 
     support::drop_schema(&schema).await;
 }
 
-/// A run-ahead commit touches no indexed column, so PostgreSQL writes no index for it.
+/// A commit that runs ahead changes no indexed column, so PostgreSQL writes to no index.
 #[tokio::test]
 async fn a_commit_that_keeps_its_claim_is_a_hot_update() {
-    are_hot_updates(through_the_store::next).await;
+    assert_hot_updates(through_the_store::next).await;
 }
 
-/// Nor does a step of a workflow, not even one that starts children.
+/// The same holds for a step of a workflow, even if it starts children.
 #[tokio::test]
-async fn a_flow_that_keeps_its_claim_is_a_hot_update() {
-    are_hot_updates(through_the_store::flow).await;
+async fn a_workflow_step_that_keeps_its_claim_is_a_hot_update() {
+    assert_hot_updates(through_the_store::flow).await;
 }
 
-async fn are_hot_updates(step: impl Fn(usize) -> (Outcome, Vec<NewEvent>)) {
+async fn assert_hot_updates(step: impl Fn(usize) -> (Outcome, Vec<NewEvent>)) {
     let schema = support::unique_schema();
     let store = connect(&schema).await;
     let commits = through_the_store::run_ahead(&store, 5, 200, step).await;
     store.close().await;
 
     let counters = table::Counters::after_updates(&table::connect().await, &schema, commits).await;
-    // A page without room for one more version sends that version to another page, which is never HOT:
-    // one in twenty at most, even while somebody's snapshot keeps the old versions alive.
+    // A full page sends the new version of a row to another page, and that update is not HOT. At
+    // most one in twenty does so, even while an old snapshot keeps the old versions alive.
     assert!(
         counters.hot_updates * 10 >= counters.updates * 9,
         "only {} of {} updates were HOT",

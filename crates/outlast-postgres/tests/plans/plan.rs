@@ -1,12 +1,12 @@
-//! What the server did for a statement, as `explain (analyze, buffers)` tells it.
+//! The work of the server for a statement, as `explain (analyze, buffers)` shows it.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// How a lookup is entered that is none.
+/// The condition of an index scan that has none.
 pub(crate) const WHOLE: &str = "from end to end";
 
-/// A plan, perhaps executed.
+/// A plan. It may have been executed.
 pub(crate) struct Plan {
     root: Value,
 }
@@ -19,7 +19,7 @@ impl Plan {
         }
     }
 
-    /// Every index that was read or that decided about conflicts.
+    /// Every index that was read or that decided a conflict.
     pub(crate) fn indexes(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for node in self.nodes() {
@@ -44,8 +44,9 @@ impl Plan {
             .collect()
     }
 
-    /// Every use of an index, and by what it is entered: with the same ones the same pages are read.
-    /// Without those inside a recursion, which the server shows only once it has come to them.
+    /// Every use of an index with its condition. Plans with the same lookups read the same pages.
+    ///
+    /// Lookups inside a recursion are left out: the server shows them only once it has run them.
     pub(crate) fn lookups(&self) -> Vec<String> {
         let nodes = self.nodes_where(|node| node["Node Type"] != "WorkTable Scan");
         let lookups = nodes.into_iter().filter_map(|node| {
@@ -58,8 +59,10 @@ impl Plan {
         lookups
     }
 
-    /// Pages touched by the whole statement. What changes data without being read by another part runs
-    /// after everything else and is not in the root's figure.
+    /// Pages touched by the whole statement.
+    ///
+    /// A part that changes data and that no other part reads runs last. The root's figure does not
+    /// include it.
     pub(crate) fn buffers(&self) -> u64 {
         let nodes = self.nodes();
         let read: BTreeSet<&str> = nodes
@@ -76,13 +79,13 @@ impl Plan {
         buffers_of(&self.root) + unread.map(|node| buffers_of(node)).sum::<u64>()
     }
 
-    /// Pages touched by changing rows, without finding them.
+    /// Pages touched by changing rows, without those touched to find them.
     pub(crate) fn buffers_of_changes(&self) -> u64 {
         let nodes = self.nodes();
         let changes = nodes
             .iter()
             .filter(|node| node["Node Type"] == "ModifyTable")
-            // What is new goes into its indexes wherever there is room: only of what changes it is asked.
+            // A new row is written to its indexes in any case, so only changed rows count.
             .filter(|node| node["Operation"] != "Insert");
         changes
             .map(|node| {
@@ -101,7 +104,7 @@ impl Plan {
         buffers_of(self.part(name))
     }
 
-    /// Rows that one named part came to.
+    /// Rows that one named part returned.
     pub(crate) fn rows_of_part(&self, name: &str) -> u64 {
         number(&self.part(name)["Actual Rows"])
     }
@@ -113,8 +116,9 @@ impl Plan {
         part.expect("the statement has this part")
     }
 
-    /// Rows that passed through any node, and rows that were looked at and thrown away: what grows with
-    /// the square of a batch shows here, whatever the buffers say.
+    /// Rows that passed through any node, and rows that were read and filtered out.
+    ///
+    /// Work that grows with the square of a batch shows here, even if it touches few pages.
     pub(crate) fn rows_handled(&self) -> u64 {
         self.nodes().into_iter().map(rows_of).sum()
     }
@@ -174,7 +178,7 @@ fn rows_of(node: &Value) -> u64 {
     (number(&node["Actual Rows"]) + removed(node)) * number(&node["Actual Loops"])
 }
 
-/// Thrown away, per loop.
+/// Rows that were filtered out, per loop.
 fn removed(node: &Value) -> u64 {
     number(&node["Rows Removed by Filter"])
         + number(&node["Rows Removed by Join Filter"])

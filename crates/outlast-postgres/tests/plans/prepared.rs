@@ -1,4 +1,4 @@
-//! A connection as a worker keeps it.
+//! A connection with prepared statements, as a worker keeps it.
 
 use crate::cases::{self, Case};
 use crate::plan::Plan;
@@ -21,7 +21,7 @@ impl Prepared {
         let texts: BTreeMap<_, _> = testing::statements(schema).into_iter().collect();
         let mut names = BTreeSet::new();
         for case in cases::cases(1) {
-            // A statement with several ways has a case for each.
+            // A statement can have several cases.
             if !names.insert(case.name) {
                 continue;
             }
@@ -34,7 +34,7 @@ impl Prepared {
         Prepared { client, schema }
     }
 
-    /// Has every statement planned now. The plans are kept until the server throws them away.
+    /// Plans every statement now. The server keeps the plans until it invalidates them.
     pub(crate) async fn plan_all(&self) -> BTreeMap<&'static str, Plan> {
         let mut plans = BTreeMap::new();
         for case in cases::cases(1) {
@@ -44,7 +44,7 @@ impl Prepared {
         plans
     }
 
-    /// Runs a case in a transaction that begins as the store's do, and takes it back.
+    /// Runs a case in a transaction with the settings of the store, and rolls it back.
     pub(crate) async fn run(&self, case: &Case) -> Plan {
         self.explain("analyze, buffers, format json", case).await
     }
@@ -78,8 +78,10 @@ impl Prepared {
         Plan::parse(&lines.join("\n"))
     }
 
-    /// Uses the connection now and then while `work` goes on: one that sleeps while others create and
-    /// drop tables misses their messages, and throws all its plans away to be safe.
+    /// Uses the connection now and then while `work` runs.
+    ///
+    /// An idle connection misses messages when others create and drop tables. It then discards all
+    /// its plans.
     pub(crate) async fn busy_while(&self, work: impl Future<Output = ()>) {
         let using = async {
             loop {

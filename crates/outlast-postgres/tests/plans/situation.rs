@@ -1,4 +1,4 @@
-//! What must hold in every situation.
+//! The bounds that every statement keeps in every situation.
 
 use crate::cases::{self, Case};
 use crate::header::Header;
@@ -9,26 +9,31 @@ use outlast_postgres::{Postgres, testing};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Client;
 
-/// The batch that is measured.
+/// The size of the measured batch.
 const BATCH: usize = 100;
 
-/// What any statement may read beside its rows: the way down an index for each priority in use, twice,
-/// and the pages of index entries that have died since the last vacuum: 92 for the 10,000 rows that were
-/// set aside.
+/// How many pages a statement may read besides those of its rows.
+///
+/// They are the descents into an index, two for each priority in use, and the pages of dead index
+/// entries. The 10,000 rows that were set aside leave 92 such pages.
 const ASIDE: u64 = 300;
 
-/// A search walks the index once, and per row reads the row to test it and again to lock it; most rows
-/// share their pages of the index with their neighbours.
+/// How many pages the search of a claim may read for each row.
+///
+/// It walks the index once, and reads each row to test it and again to lock it. Most rows share
+/// their index pages with their neighbours.
 const SEARCH_PER_ROW: u64 = 3;
 const SEARCH_ASIDE: u64 = 150;
 
-/// No statement handles a row more often than this, in any of its parts. Anything that grows with the
-/// square of the batch is far beyond it.
+/// How often a statement may handle a row, over all its parts.
+///
+/// Work that grows with the square of the batch is far above this bound.
 const HANDLED_PER_ROW: u64 = 40;
 
-/// Statements whose change leaves every index alone. Where its page has no room the new version goes to
-/// another one and into the indexes after all, and whether there is room is up to what other sessions still
-/// look at. So what such a change writes beyond its own page is held to a bound of its own.
+/// Statements that change no indexed column, so that their updates can be HOT.
+///
+/// If a page has no room, the new version goes to another page and into the indexes. Room depends
+/// on the snapshots of other sessions. So writes beyond the row's own page have a separate bound.
 const MAY_BE_HOT: [&str; 6] = [
     "history/append",
     "join/join",
@@ -38,9 +43,9 @@ const MAY_BE_HOT: [&str; 6] = [
     "reconcile/joins",
 ];
 const HOT_PER_ROW: u64 = 2;
-const UNLESS_HOT_PER_ROW: u64 = 13;
+const NOT_HOT_PER_ROW: u64 = 13;
 
-/// The store, and what is known of its statements from empty tables.
+/// The store, and the indexes and lookups that its statements should have.
 pub(crate) struct World {
     pub(crate) store: Postgres,
     schema: String,
@@ -49,18 +54,18 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Looks at the plans for empty tables: there is one plan for each statement, and this is it.
+    /// Reads the plans for empty tables. Each statement must keep this plan.
     pub(crate) async fn learn(store: Postgres, schema: String, empty: &Prepared) -> World {
         let promised: BTreeMap<_, _> = testing::statements(&schema)
             .into_iter()
             .map(|(name, text)| (name, Header::of(&text).indexes()))
             .collect();
         let plans = empty.plan_all().await;
-        // The planner is free for questions of people; the others read no table themselves.
+        // Queries for people may have several plans. The others read no table themselves.
         let elsewhere = ["doctor/", "inspect/", "notify/", "transaction/"];
-        let looked_at = |name: &&&str| !elsewhere.iter().any(|area| name.starts_with(area));
-        for name in promised.keys().filter(looked_at) {
-            assert!(plans.contains_key(name), "{name} is not looked at");
+        let is_checked = |name: &&&str| !elsewhere.iter().any(|area| name.starts_with(area));
+        for name in promised.keys().filter(is_checked) {
+            assert!(plans.contains_key(name), "{name} has no case");
         }
         let lookups = plans
             .iter()
@@ -74,45 +79,46 @@ impl World {
         }
     }
 
-    /// Holds every statement of each connection to its index, its plan and its bound.
+    /// Checks the indexes, the plan and the bound of every statement on each connection.
     pub(crate) async fn check(&self, plans: &str, connections: &[&Prepared], admin: &Client) {
         for prepared in connections {
-            self.check_line_nobody_has_looked_at(plans, prepared).await;
+            self.check_line_before_any_claim(plans, prepared).await;
         }
         through_the_store::set_the_line_aside(&self.store, &self.schema, admin).await;
         table::wait_for_old_snapshots(admin).await;
         for prepared in connections {
-            // The first scan that meets dead entries marks them; this test is about the scans after it.
+            // The first scan that meets dead entries marks them. The scans after it are measured.
             prepared.run(&cases::claim("main", BATCH, BATCH)).await;
             for case in cases::cases(BATCH) {
                 let plan = prepared.run(&case).await;
-                self.hold(plans, &case, &plan, BATCH);
+                self.check_case(plans, &case, &plan, BATCH);
             }
         }
     }
 
-    /// The first to meet 10,000 rows behind a busy key looks at as many as it was told to, and pays for
-    /// setting each of them aside.
-    async fn check_line_nobody_has_looked_at(&self, plans: &str, prepared: &Prepared) {
+    /// Checks the first claim that meets the 10,000 rows behind a busy key.
+    ///
+    /// It looks at as many rows as its limit allows, and pays for setting each of them aside.
+    async fn check_line_before_any_claim(&self, plans: &str, prepared: &Prepared) {
         for reach in [BATCH, 10 * BATCH] {
             let case = cases::claim("main", BATCH, reach);
             let plan = prepared.run(&case).await;
-            self.hold(plans, &case, &plan, reach);
+            self.check_case(plans, &case, &plan, reach);
             assert_eq!(plan.rows_of_part("looked_at"), reach as u64);
             assert_eq!(plan.rows_of_part("set_aside"), reach as u64);
         }
     }
 
-    fn hold(&self, plans: &str, case: &Case, plan: &Plan, rows: usize) {
+    fn check_case(&self, plans: &str, case: &Case, plan: &Plan, rows: usize) {
         let name = case.name;
-        print_if_asked(plans, name, plan, rows);
-        let fail = |what: String| panic!("{name}, plans {plans}: {what}\n{plan}");
+        print_if_requested(plans, name, plan, rows);
+        let fail = |problem: String| panic!("{name}, plans {plans}: {problem}\n{plan}");
         if plan.indexes() != self.promised[name] {
             fail(format!("the header names {:?}", self.promised[name]));
         }
         if plan.lookups() != self.lookups[name] {
             fail(format!(
-                "empty tables are read by {:#?}",
+                "on empty tables it reads by {:#?}",
                 self.lookups[name]
             ));
         }
@@ -125,7 +131,7 @@ impl World {
             true => plan.buffers_of_changes().saturating_sub(HOT_PER_ROW * rows),
             false => 0,
         };
-        if elsewhere > UNLESS_HOT_PER_ROW * rows {
+        if elsewhere > NOT_HOT_PER_ROW * rows {
             fail(format!("{elsewhere} buffers for changes on other pages"));
         }
         if plan.buffers() - elsewhere > most {
@@ -146,18 +152,18 @@ impl World {
         }
     }
 
-    /// Ten times the batch is ten times the work.
+    /// Checks that ten times the batch takes at most ten times the work.
     pub(crate) async fn check_growth(&self, prepared: &Prepared) {
         for case in cases::cases(10 * BATCH) {
             let plan = prepared.run(&case).await;
-            self.hold("fresh, ten times the batch", &case, &plan, 10 * BATCH);
+            self.check_case("fresh, ten times the batch", &case, &plan, 10 * BATCH);
         }
     }
 }
 
-/// `OUTLAST_PRINT_PLANS=1` prints what docs/performance.md reports.
-#[allow(clippy::print_stdout, reason = "asked for")]
-fn print_if_asked(plans: &str, name: &str, plan: &Plan, rows: usize) {
+/// Prints the figures of docs/performance.md if `OUTLAST_PRINT_PLANS` is set.
+#[allow(clippy::print_stdout, reason = "the variable asks for it")]
+fn print_if_requested(plans: &str, name: &str, plan: &Plan, rows: usize) {
     if std::env::var_os("OUTLAST_PRINT_PLANS").is_some() {
         let (buffers, handled) = (plan.buffers(), plan.rows_handled());
         println!("{plans}: {name} {rows}: buffers {buffers}, rows handled {handled}\n{plan}");

@@ -1,40 +1,44 @@
-//! A million instances, and what they wait for.
+//! The tables: a million instances, their signals and their events.
 
 use crate::support;
 use std::time::Duration;
 use tokio_postgres::Client;
 
-/// The last two digits of an id say what kind of row it is (fill.sql). Ended long ago, badly:
+// The last two digits of an id are the kind of its row (fill.sql).
+
+/// Failed long ago.
 pub(crate) const FAILED: i64 = 61;
-/// Runnable, and holding the correlation key `c<id>`.
+/// Runnable, and holds the correlation key `c<id>`.
 pub(crate) const KEYED: i64 = 75;
 /// Set aside behind the partition key of a [`RUNNING`] row.
 pub(crate) const SET_ASIDE: i64 = 90;
-/// Awaiting signals, and holding the correlation key `c<id>`.
+/// Awaits signals, and holds the correlation key `c<id>`.
 pub(crate) const PARKED_WITH_KEY: i64 = 91;
-/// Awaiting signals.
+/// Awaits signals.
 pub(crate) const PARKED: i64 = 92;
-/// Awaiting the children that follow it.
+/// Awaits the children that follow it.
 pub(crate) const PARENT: i64 = 95;
-/// A child that is running.
+/// A running child.
 pub(crate) const CHILD: i64 = 96;
-/// Running under the partition key `e<id>`, with an inbox of two.
+/// Runs under the partition key `e<id>`, with two signals in its inbox.
 pub(crate) const RUNNING: i64 = 99;
 
-/// Ended long ago, and once a parent.
+/// Ended long ago, and was a parent.
 pub(crate) const ENDED_PARENT: i64 = 63;
 
-/// The parent of one family of 100,000, who waits for them.
+/// The parent that waits for a family of 100,000 children in a window.
 pub(crate) const FAMILY: i64 = 1_000_095;
-/// The children of that family of 100,000 in a window: the first of those that have ended, and of those that wait.
+/// The first child of that family that has ended.
 pub(crate) const FIRST_PLACED: i64 = 1_100_000;
+/// The first child of that family that the window holds.
 pub(crate) const FIRST_HELD: i64 = 1_150_000;
 
-/// The worker that claims, and the first of the ten whose lease has expired.
+/// The worker that claims.
 pub(crate) const WORKER: i64 = 1;
+/// The first of ten workers whose lease has expired.
 pub(crate) const FIRST_EXPIRED_WORKER: i64 = 191;
 
-/// The first `count` ids of a kind, starting a little into the table.
+/// The ids of `count` rows of a kind, starting at the 21st.
 pub(crate) fn ids(kind: i64, count: usize) -> Vec<i64> {
     (20..).take(count).map(|n| n * 100 + kind).collect()
 }
@@ -44,8 +48,8 @@ pub(crate) fn inbox(id: i64) -> [i64; 2] {
     [2 * id, 2 * id + 1]
 }
 
-/// Keeps statistics as they are until a test renews them, and writes no log: a table that is gone in a
-/// minute needs none.
+/// Keeps the statistics unchanged until a test renews them. The tables are also unlogged, because
+/// they are dropped soon.
 pub(crate) async fn freeze_statistics(client: &Client, schema: &str) {
     for table in ["instances", "signals", "events"] {
         let sql = format!(
@@ -57,14 +61,16 @@ pub(crate) async fn freeze_statistics(client: &Client, schema: &str) {
     }
 }
 
-/// Fills the tables: 300,000 delayed at an urgent priority, 10,000 behind one busy key, 580,000 that can
-/// run, 40,000 ended, and some of every other kind.
+/// Fills the tables with fill.sql.
+///
+/// 300,000 instances are delayed at an urgent priority, 10,000 are behind one busy key, 580,000
+/// can run, 40,000 have ended, and some are of every other kind.
 pub(crate) async fn fill(client: &Client, schema: &str) {
     let sql = include_str!("fill.sql").replace("outlast.", &format!("\"{schema}\"."));
     client.batch_execute(&sql).await.unwrap();
 }
 
-/// JoinSets 300,000 of those that could run, as a night of work does.
+/// Ends 300,000 of the instances that can run, as a night of work does.
 pub(crate) async fn drain(client: &Client, schema: &str) {
     let sql = format!(
         "update \"{schema}\".instances \
@@ -75,7 +81,7 @@ pub(crate) async fn drain(client: &Client, schema: &str) {
     client.batch_execute(&sql).await.unwrap();
 }
 
-/// Lets everybody behind the busy key stand in the queue again, as if they had just come.
+/// Puts every row behind the busy key back into the queue, as if it had just arrived.
 pub(crate) async fn line_up_anew(client: &Client, schema: &str) {
     let sql = format!(
         "update \"{schema}\".instances set blocked = false \
@@ -106,7 +112,7 @@ pub(crate) async fn set_aside(client: &Client, schema: &str) -> i64 {
     client.query_one(&sql, &[]).await.unwrap().get(0)
 }
 
-/// The rows of the queue `main` that are to be claimed next, when the busy key's are passed over.
+/// The rows of the queue `main` that the next claim should take, without those of the busy key.
 pub(crate) async fn next_in_main(client: &Client, schema: &str, count: i64) -> Vec<i64> {
     let sql = format!(
         "select id from \"{schema}\".instances \
@@ -118,7 +124,7 @@ pub(crate) async fn next_in_main(client: &Client, schema: &str, count: i64) -> V
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// JoinSets a connection, and waits until the server's process has ended too.
+/// Closes a connection, and waits until its server process has ended.
 pub(crate) async fn close(client: Client) {
     let sql = "select pg_backend_pid()";
     let pid: i32 = client.query_one(sql, &[]).await.unwrap().get(0);
@@ -132,11 +138,13 @@ pub(crate) async fn close(client: Client) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the server's process {pid} has not ended within a minute");
+    panic!("the server process {pid} did not end within a minute");
 }
 
-/// Waits until nobody can see any more what was deleted or replaced so far: until then an index leads
-/// every reader to it, and buffers say nothing about a plan.
+/// Waits until no snapshot sees the rows that were deleted or replaced so far.
+///
+/// Until then an index leads readers to these rows, and the counts of pages say nothing about a
+/// plan.
 pub(crate) async fn wait_for_old_snapshots(client: &Client) {
     let now: i64 = client
         .query_one("select txid_current()", &[])
@@ -156,10 +164,10 @@ pub(crate) async fn wait_for_old_snapshots(client: &Client) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("somebody keeps a snapshot open for a minute");
+    panic!("a session kept a snapshot open for a minute");
 }
 
-/// What the server counts about the two large tables.
+/// The server's counters of the two large tables.
 pub(crate) struct Counters {
     pub(crate) seq_scans: i64,
     pub(crate) updates: i64,
@@ -181,7 +189,7 @@ impl Counters {
         }
     }
 
-    /// Reads them when so many updates have been counted: the server's processes report when they end.
+    /// Waits until this many updates are counted: a server process reports when it ends.
     pub(crate) async fn after_updates(client: &Client, schema: &str, updates: i64) -> Counters {
         for _ in 0..6_000 {
             let counters = Counters::read(client, schema).await;
@@ -190,7 +198,7 @@ impl Counters {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("the server has not counted {updates} updates within a minute");
+        panic!("the server did not count {updates} updates within a minute");
     }
 }
 

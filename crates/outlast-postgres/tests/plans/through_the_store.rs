@@ -1,4 +1,4 @@
-//! The same through the verbs: that the store runs what was explained.
+//! The same checks through the verbs of the store: they run the explained statements.
 
 use crate::table::{self, Counters};
 use outlast_core::{
@@ -11,11 +11,12 @@ use outlast_postgres::Postgres;
 use std::time::Duration;
 use tokio_postgres::Client;
 
-/// How many rows one claim may set aside: ten looks at up to a thousand rows each (src/claim.rs).
+/// How many rows one claim may set aside: ten searches of up to 1,000 rows (src/verbs/claim.rs).
 const SET_ASIDE_MAX: i64 = 10_000;
 
-/// Claims until the line behind the busy key no longer stands before everything else. Two claims do it,
-/// and the second already takes the rows that come next.
+/// Claims until the rows behind the busy key are set aside.
+///
+/// That takes two claims, and the second one already takes the rows that come next.
 pub(crate) async fn set_the_line_aside(store: &Postgres, schema: &str, admin: &Client) {
     let expected = table::next_in_main(admin, schema, 100).await;
     assert_eq!(table::set_aside(admin, schema).await, 0);
@@ -31,10 +32,10 @@ pub(crate) async fn set_the_line_aside(store: &Postgres, schema: &str, admin: &C
     let claimed: Vec<i64> = second.claims.iter().map(|claim| claim.id.0).collect();
     assert_eq!(claimed, expected, "the most urgent rows that are free");
     assert_eq!(table::set_aside(admin, schema).await, 10_000);
-    give_back(store, &second.claims).await;
+    release(store, &second.claims).await;
 }
 
-async fn give_back(store: &Postgres, claims: &[Claim]) {
+async fn release(store: &Postgres, claims: &[Claim]) {
     let releases = claims.iter().map(|claim| Release {
         claim: claim.reference(),
         pause: Duration::ZERO,
@@ -42,9 +43,15 @@ async fn give_back(store: &Postgres, claims: &[Claim]) {
     store.release(releases.collect()).await.unwrap();
 }
 
-/// Runs every verb of the engine many times: the server counts no read of a whole table. Takes the
-/// connections it is given and opens a new one, since a server's process reports when it ends.
-pub(crate) async fn reads_no_table_whole(store: Postgres, schema: &str, admin: Client) -> Client {
+/// Runs every verb of the engine many times, and asserts that none reads a whole table.
+///
+/// Closes the given connections, since a server process reports when it ends, and returns a new
+/// one.
+pub(crate) async fn assert_reads_no_whole_table(
+    store: Postgres,
+    schema: &str,
+    admin: Client,
+) -> Client {
     table::close(admin).await;
     let admin = table::connect().await;
     let before = Counters::read(&admin, schema).await;
@@ -81,7 +88,7 @@ async fn run_every_verb(store: &Postgres, round: i64) {
         NewSignal::new(target, "paid", Json::null()).dedup_key(format!("round {round}"))
     });
     store.deliver(signals.into(), None).await.unwrap();
-    // One without a deadline, which no fire here comes to.
+    // This instance has no deadline, so that no `fire` here wakes it.
     let sleeper = Target::Id(InstanceId(parked + 2));
     let offer = ClaimOffer {
         worker: WorkerId(table::WORKER),
@@ -91,8 +98,8 @@ async fn run_every_verb(store: &Postgres, round: i64) {
     let signal = NewSignal::new(sleeper, "paid", Json::null());
     let delivered = store.deliver(vec![signal], Some(offer)).await.unwrap();
     assert_eq!(delivered.claims.len(), 1, "{delivered:?}");
-    give_back(store, &delivered.claims).await;
-    // One that is held, by a row at the end of the queue, which no claim here comes to.
+    release(store, &delivered.claims).await;
+    // A row at the end of the queue holds the first key, so that no claim here takes it.
     let held = 1_000_000 - 100 * (round + 1) + table::KEYED;
     for key in [format!("c{held}"), format!("unheld {round}")] {
         let unheld = key.starts_with("unheld");
@@ -133,7 +140,7 @@ fn commit((claim, outcome): (&Claim, Outcome)) -> Commit {
     }
 }
 
-/// One of each.
+/// One outcome of each kind.
 fn outcomes(round: i64) -> [Outcome; 11] {
     let next = |proceed| Outcome::Next {
         step: "pack".into(),
@@ -196,7 +203,8 @@ fn outcomes(round: i64) -> [Outcome; 11] {
     ]
 }
 
-/// Commits `rounds` times for each of `instances`, keeping the claims. Answers how many commits it was.
+/// Commits `rounds` steps for each of `instances` and keeps the claims. Returns the number of
+/// commits.
 pub(crate) async fn run_ahead(
     store: &Postgres,
     instances: usize,
@@ -249,7 +257,7 @@ pub(crate) fn next(round: usize) -> (Outcome, Vec<NewEvent>) {
     (next, Vec::new())
 }
 
-/// A step of a workflow, with its event; every tenth starts a child.
+/// A step of a workflow, with its event. Every tenth step starts a child.
 pub(crate) fn flow(round: usize) -> (Outcome, Vec<NewEvent>) {
     let child = NewInstance::new("order", "start", Json::null()).queue("children");
     let flow = Outcome::Flow {

@@ -1,4 +1,4 @@
-//! The schema comes to be once, whole, and where it was asked for.
+//! Migrations run once, as a whole, and in the configured schema.
 
 #[path = "../../examples/migrate.rs"]
 #[allow(dead_code, reason = "its main is for the command line")]
@@ -43,7 +43,7 @@ async fn catalog(client: &Client, schema: &str) -> String {
     lines.unwrap_or_default().replace(schema, "SCHEMA")
 }
 
-/// The objects of a database outside of a schema and of the system's own.
+/// The objects of a database outside of this schema, with those of the system.
 async fn outside(client: &Client, schema: &str) -> Vec<String> {
     let query = format!(
         "select format('%s %s', n.nspname, o.name) from (
@@ -98,11 +98,11 @@ async fn a_migration_does_not_wait_for_a_lock_for_long() {
     holder.batch_execute(&sql).await.unwrap();
     let before = catalog(&holder, &schema).await;
     for lock in [
-        // Another node's migration.
+        // The lock of a migration by another node.
         format!(
             "select pg_advisory_xact_lock(hashtextextended('outlast migration of {schema}', 0))"
         ),
-        // Somebody's hand.
+        // A lock taken by hand.
         format!("lock table {schema}.meta in access exclusive mode"),
     ] {
         holder
@@ -111,12 +111,12 @@ async fn a_migration_does_not_wait_for_a_lock_for_long() {
             .unwrap();
         let connecting = hasty().connect();
         let error = tokio::time::timeout(Duration::from_secs(20), connecting).await;
-        let error = error.expect("it does not hang").unwrap_err();
+        let error = error.expect("connecting ends in time").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
-        let said = "somebody holds a lock for too long";
-        assert!(error.to_string().contains(said), "{error}");
+        let message = "somebody holds a lock for too long";
+        assert!(error.to_string().contains(message), "{error}");
         holder.batch_execute("rollback").await.unwrap();
-        assert_eq!(catalog(&holder, &schema).await, before, "half-done");
+        assert_eq!(catalog(&holder, &schema).await, before, "half-migrated");
     }
     let store = hasty().connect().await.unwrap();
     work::running(&store).await;
@@ -127,7 +127,7 @@ async fn a_migration_does_not_wait_for_a_lock_for_long() {
 #[tokio::test]
 async fn a_migration_that_fails_leaves_nothing_behind() {
     let (schema, raw) = (unique_schema(), raw().await);
-    // In the way of the second table.
+    // This table makes the first migration fail at its second table.
     let sql = format!("create schema {schema}; create table {schema}.signals (x integer)");
     raw.batch_execute(&sql).await.unwrap();
     let before = catalog(&raw, &schema).await;
@@ -153,8 +153,8 @@ async fn a_schema_of_a_newer_version_is_refused_and_left_alone() {
         let options = options(&schema).migrations(migrations);
         let error = options.connect().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
-        let said = format!("is at version {newer}, made by a newer build");
-        assert!(error.to_string().contains(&said), "{error}");
+        let message = format!("is at version {newer}, made by a newer build");
+        assert!(error.to_string().contains(&message), "{error}");
         assert!(error.to_string().contains("update it"), "{error}");
     }
     assert_eq!(options(&schema).schema_version().await.unwrap(), newer);
@@ -163,7 +163,7 @@ async fn a_schema_of_a_newer_version_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn printed_sql_makes_the_same_schema_as_connecting_and_once_only() {
+async fn printed_migrations_make_the_same_schema_as_connecting_and_run_only_once() {
     let (connected, printed) = (unique_schema(), unique_schema());
     options(&connected).connect().await.unwrap().close().await;
     let (raw, sql) = (raw().await, migrations_sql(&printed).unwrap());
@@ -181,7 +181,7 @@ async fn printed_sql_makes_the_same_schema_as_connecting_and_once_only() {
 
     raw.batch_execute(&sql)
         .await
-        .expect_err("a second run stops");
+        .expect_err("a second run fails");
     raw.batch_execute("rollback").await.unwrap();
     assert_eq!(catalog(&raw, &printed).await, made);
     assert_eq!(versions(&raw, &printed).await.len(), 1);
@@ -192,10 +192,10 @@ async fn printed_sql_makes_the_same_schema_as_connecting_and_once_only() {
     assert!(migrations_sql("not plain").is_err());
 }
 
-/// A node of the first version may run beside the migration: what it has written is there after it, and
-/// what it holds can be committed.
+/// A node of the first version may run during the migration. Its rows are still there afterwards,
+/// and its claims can be committed.
 #[tokio::test]
-async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
+async fn a_schema_of_the_first_version_keeps_its_rows_when_it_is_migrated() {
     let (schema, raw) = (unique_schema(), raw().await);
     let sql = migrations_sql(&schema).unwrap();
     let (first, _) = sql.split_once("\n-- Migration 2\n").unwrap();
@@ -230,7 +230,7 @@ async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
         (None, r#"{"n": 1}"#)
     );
     let held = store.find("task", "held").await.unwrap().unwrap();
-    // One of a machine, as it was: in its first run, without a history.
+    // The instance of a machine is in its first run and has no history.
     assert_eq!((held.run, held.events, &held.joining), (1, 0, &None));
     assert_eq!(store.signals(held.id, None).await.unwrap().len(), 1);
     let commit = Commit {
@@ -260,7 +260,7 @@ async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
     assert_eq!((claim.id, claim.entered), (held.id, Revision(8)));
     assert_eq!(claim.awaited().count(), 1);
 
-    // The function has a new signature, and the old one is not beside it.
+    // The function has the new signature, and the old one is gone.
     let new: i64 = value_of(
         &raw,
         &format!("select {schema}.insert('task', 'start', trace => 't')"),
@@ -275,9 +275,9 @@ async fn a_schema_of_the_first_version_keeps_its_rows_and_goes_on() {
     drop_schema(&schema).await;
 }
 
-/// What waits for children has what its join is decided by, and old records say what was done.
+/// A waiting parent gets the counts that decide its join, and old operations get their verbs.
 #[tokio::test]
-async fn a_family_from_before_there_were_joins_is_counted_and_joins() {
+async fn a_family_from_before_migration_7_gets_its_counts_and_joins() {
     let (schema, raw) = (unique_schema(), raw().await);
     let sql = migrations_sql(&schema).unwrap();
     let (before, _) = sql.split_once("\n-- Migration 7\n").unwrap();
@@ -314,9 +314,9 @@ async fn a_family_from_before_there_were_joins_is_counted_and_joins() {
     drop_schema(&schema).await;
 }
 
-/// It waits for one thing: all children of its rounds.
+/// The migration gives it one join set: all children of its rounds.
 #[tokio::test]
-async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end() {
+async fn a_workflow_parked_before_join_sets_is_woken_by_its_last_child() {
     let (schema, raw) = (unique_schema(), raw().await);
     let sql = migrations_sql(&schema).unwrap();
     let (before, _) = sql.split_once("\n-- Migration 9\n").unwrap();
@@ -354,7 +354,7 @@ async fn a_workflow_that_waited_before_there_were_parts_is_woken_by_its_last_end
 
 /// Version 10 is the last one with the columns `fsm` and `fsm_version`.
 #[tokio::test]
-async fn instances_of_every_kind_go_on_after_their_columns_are_renamed() {
+async fn instances_of_every_kind_continue_after_their_columns_are_renamed() {
     let (schema, raw) = (unique_schema(), raw().await);
     let sql = migrations_sql(&schema).unwrap();
     let (before, _) = sql.split_once("\n-- Migration 11\n").unwrap();
@@ -398,7 +398,7 @@ async fn instances_of_every_kind_go_on_after_their_columns_are_renamed() {
     assert_eq!(value_of::<i64>(&raw, &leftover).await, 0);
     let stats = store.run_stats(outlast_core::Timestamp(0)).await.unwrap();
     assert_eq!(stats.runs[0].machine, "task");
-    // What ran can be committed.
+    // The running instance can be committed.
     let running = work::get(&store, InstanceId(2)).await;
     let claim = ClaimRef {
         id: running.id,
@@ -415,7 +415,8 @@ async fn instances_of_every_kind_go_on_after_their_columns_are_renamed() {
     };
     store.commit(vec![commit].into()).await.unwrap();
     assert_eq!(work::get(&store, running.id).await.status, Status::Done);
-    // What waited is claimed first, then woken and retried.
+    // The runnable instance is claimed, the parked one after a signal, the failed one after a
+    // retry.
     let worker = work::worker(&store).await;
     assert_eq!(work::claim(&store, worker).await.id, InstanceId(1));
     let signalled = format!("select {schema}.signal('task', 'parked', 'go')");
@@ -425,7 +426,7 @@ async fn instances_of_every_kind_go_on_after_their_columns_are_renamed() {
     assert_eq!(failed.last_error.as_deref(), Some("broken"));
     store.retry(vec![failed.id], Note::by("ada")).await.unwrap();
     assert_eq!(work::claim(&store, worker).await.id, failed.id);
-    // The workflow has its version and its history, and its key is held.
+    // The workflow keeps its version, its history and its key.
     let flow = store.find("flow", "flow").await.unwrap().unwrap();
     assert_eq!((flow.version, flow.events, flow.run), (3, 2, 1));
     let again = format!("select {schema}.insert('flow', 'run', correlation_key => 'flow')");
@@ -438,7 +439,7 @@ async fn instances_of_every_kind_go_on_after_their_columns_are_renamed() {
 }
 
 #[tokio::test]
-async fn everything_is_in_the_configured_schema_and_nowhere_else() {
+async fn a_store_creates_objects_only_in_its_configured_schema() {
     let database = Database::create().await;
     let raw = raw_to(&database.url).await;
     let before = outside(&raw, "mine").await;
@@ -454,7 +455,7 @@ async fn everything_is_in_the_configured_schema_and_nowhere_else() {
     let all = catalog(&raw, "mine").await;
     assert!(
         !all.contains("outlast."),
-        "a name of the default schema is left:\n{all}"
+        "a name of the default schema remains:\n{all}"
     );
 
     let theirs = Postgres::options(&database.url).unwrap().schema("theirs");
@@ -464,7 +465,11 @@ async fn everything_is_in_the_configured_schema_and_nowhere_else() {
     work::insert(&theirs, task().correlation_key("k")).await;
     let theirs_claim = work::claim(&theirs, work::worker(&theirs).await).await;
     work::commit(&theirs, &theirs_claim, work::done()).await;
-    let holder = mine.find("task", "k").await.unwrap().expect("it is held");
+    let holder = mine
+        .find("task", "k")
+        .await
+        .unwrap()
+        .expect("the key is held");
     assert_eq!(holder.id, id);
     mine.close().await;
     theirs.close().await;
@@ -473,7 +478,7 @@ async fn everything_is_in_the_configured_schema_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn the_command_line_prints_shows_and_runs() {
+async fn the_migrate_example_prints_shows_and_runs_migrations() {
     let run = |arguments: &[&str]| {
         let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
         example::run(arguments.into_iter())
@@ -506,8 +511,8 @@ async fn the_command_line_prints_shows_and_runs() {
     let printed = run(&[&["--print"][..], &named].concat()).await.unwrap();
     let both = format!("{}\n{grants}", migrations_sql("outlast").unwrap());
     assert_eq!(printed, both.trim_end());
-    let nobody = [&url, "--schema", &schema, "--reader", "nobody of this name"];
-    let message = run(&nobody).await.unwrap_err();
+    let missing = [&url, "--schema", &schema, "--reader", "nobody of this name"];
+    let message = run(&missing).await.unwrap_err();
     assert!(message.contains("does not exist"), "{message}");
     let message = run(&["postgres://me:hunter2@127.0.0.1:1/x"])
         .await

@@ -1,5 +1,6 @@
-//! Names of schemas are plain or refused at every way in; what a URL says beside them changes nothing of what statements
-//! mean; names of queues travel between nodes as they are.
+//! Names: a schema name is plain or refused, and nodes send each other queue names unchanged.
+//!
+//! Other options of a URL do not change what statements mean.
 
 use crate::support::work::{self, task};
 use crate::support::{Database, drop_schema, raw, unique_schema, url, url_of, value_of};
@@ -30,7 +31,7 @@ const REFUSED: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn a_schemas_name_is_plain_or_refused_at_every_way_in() {
+async fn every_entry_point_refuses_a_schema_name_that_is_not_plain() {
     let options = |name: &str| Postgres::options(&url()).unwrap().schema(name);
     let roles = Roles::new().worker("w");
     for name in REFUSED {
@@ -55,7 +56,7 @@ async fn a_schemas_name_is_plain_or_refused_at_every_way_in() {
 }
 
 #[tokio::test]
-async fn a_plain_name_may_mean_something_to_sql() {
+async fn a_schema_name_may_be_a_keyword_of_sql() {
     let database = Database::create().await;
     let long = "x".repeat(63);
     for name in [
@@ -76,12 +77,15 @@ async fn a_plain_name_may_mean_something_to_sql() {
             .listen()
             .await
             .unwrap()
-            .expect("the server can notify");
+            .expect("the server supports notifications");
         mine.notify(Hints::now(["q".to_owned()].into()))
             .await
             .unwrap();
-        let heard = tokio::time::timeout(Duration::from_secs(20), listener.next()).await;
-        assert!(heard.unwrap().unwrap().queues.contains_key("q"), "{name}");
+        let received = tokio::time::timeout(Duration::from_secs(20), listener.next()).await;
+        assert!(
+            received.unwrap().unwrap().queues.contains_key("q"),
+            "{name}"
+        );
         drop(listener);
         mine.close().await;
         other.close().await;
@@ -89,9 +93,9 @@ async fn a_plain_name_may_mean_something_to_sql() {
     database.drop().await;
 }
 
-/// A role, a database or a URL may set a search path; statements mean the same whatever it is.
+/// A role, a database or a URL may set a search path. It changes no statement.
 #[tokio::test]
-async fn a_search_path_and_a_name_of_the_program_change_nothing() {
+async fn a_search_path_and_an_application_name_change_no_statement() {
     let (schema, name) = (unique_schema(), "it's \"mine\"; --");
     let encoded = "it%27s%20%22mine%22%3B%20--";
     let url = format!(
@@ -114,7 +118,7 @@ async fn a_search_path_and_a_name_of_the_program_change_nothing() {
 }
 
 #[tokio::test]
-async fn queues_are_told_to_other_nodes_by_the_names_they_have() {
+async fn hints_carry_queue_names_unchanged_to_other_nodes() {
     let schema = unique_schema();
     let open = || Postgres::options(&url()).unwrap().schema(&schema).connect();
     let (mine, other) = (open().await.unwrap(), open().await.unwrap());
@@ -122,7 +126,7 @@ async fn queues_are_told_to_other_nodes_by_the_names_they_have() {
         .listen()
         .await
         .unwrap()
-        .expect("the server can notify");
+        .expect("the server supports notifications");
     for name in [
         "'; select 1; --",
         "\"",
@@ -135,9 +139,9 @@ async fn queues_are_told_to_other_nodes_by_the_names_they_have() {
         mine.notify(Hints::now([name.to_owned()].into()))
             .await
             .unwrap();
-        let heard = tokio::time::timeout(Duration::from_secs(20), listener.next()).await;
-        let heard = heard.unwrap().unwrap();
-        assert_eq!(heard.queues.keys().collect::<Vec<_>>(), [name]);
+        let received = tokio::time::timeout(Duration::from_secs(20), listener.next()).await;
+        let received = received.unwrap().unwrap();
+        assert_eq!(received.queues.keys().collect::<Vec<_>>(), [name]);
     }
     drop(listener);
     mine.close().await;

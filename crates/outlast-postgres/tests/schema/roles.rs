@@ -1,5 +1,6 @@
-//! Roles with no more rights than they need: the worker does every verb, the enqueuer starts and signals, the reader
-//! looks, and none of them does anything else (docs/security.md).
+//! Roles have no more rights than they need (docs/security.md).
+//!
+//! The worker runs every verb, the enqueuer inserts and signals, and the reader reads.
 
 use crate::support::work::{self, task};
 use crate::support::{Database, raw, raw_to, unique_schema, url_of, value_of};
@@ -13,15 +14,15 @@ use outlast_postgres::{Migrations, Options, Postgres, Roles, testing};
 use std::collections::BTreeSet;
 use tokio_postgres::error::SqlState;
 
-/// A schema with an owner of its own, and a role for each part.
+/// A schema with its own owner, and one role for each part.
 struct Scene {
     schema: String,
-    /// Where its roles connect to.
+    /// The URL of the database that the roles connect to.
     database: String,
 }
 
 impl Scene {
-    /// In the database of all tests.
+    /// Creates the scene in the database that all tests share.
     async fn new() -> Scene {
         let database = url_of(|config| config);
         Scene::named(unique_schema(), database).await
@@ -45,7 +46,7 @@ impl Scene {
     }
 
     fn role(&self, part: &str) -> String {
-        // A role's name has 63 bytes, as a schema's has.
+        // Names of roles and schemas have at most 63 bytes.
         let short: String = self.schema.chars().rev().take(40).collect();
         format!("{short} {part}")
     }
@@ -98,7 +99,8 @@ impl Scene {
     }
 }
 
-/// Whether `sql` is refused for want of a right; it fails the test when it fails for anything else than its values.
+/// Whether `sql` is refused for a missing right. Any other error fails the test, except one about
+/// values.
 async fn is_denied(client: &tokio_postgres::Client, sql: &str) -> bool {
     client.batch_execute("begin").await.unwrap();
     let answer = client.batch_execute(sql).await;
@@ -106,14 +108,20 @@ async fn is_denied(client: &tokio_postgres::Client, sql: &str) -> bool {
     let Err(error) = answer else {
         return false;
     };
-    let code = error.code().expect("the server said it").code().to_owned();
+    let code = error
+        .code()
+        .expect("the error comes from the server")
+        .code()
+        .to_owned();
     let about_values = ["22", "23"].iter().any(|class| code.starts_with(class));
     let denied = code == SqlState::INSUFFICIENT_PRIVILEGE.code();
     assert!(denied || about_values, "{sql}\n{error:?}");
     denied
 }
 
-/// Which of the store's statements a role may not execute. Rights are looked at before values, so nulls will do.
+/// The statements of the store that a role may not execute.
+///
+/// The server checks rights before values, so the arguments are nulls.
 async fn denied_statements(scene: &Scene, part: &str) -> BTreeSet<&'static str> {
     let (admin, client) = (raw_to(&scene.database).await, scene.client(part).await);
     let mut denied = BTreeSet::new();
@@ -134,7 +142,7 @@ async fn denied_statements(scene: &Scene, part: &str) -> BTreeSet<&'static str> 
 }
 
 #[test]
-fn a_worker_does_an_engines_work() {
+fn the_worker_role_suffices_for_an_engine() {
     async fn open() -> Subject {
         let (scene, clock) = (Scene::new().await, ManualClock::default());
         let store = scene.options("worker").clock(clock.clone()).connect().await;
@@ -143,12 +151,12 @@ fn a_worker_does_an_engines_work() {
             dropped.await.expect("the schema is dropped");
         })
     }
-    let rule = suite::outcomes::batches::a_mixed_workload_comes_to_rest_without_anything_to_mend;
+    let rule = suite::outcomes::batches::a_mixed_workload_ends_with_nothing_to_repair;
     try_rule(Threads::Several, open, rule);
 }
 
 #[tokio::test]
-async fn a_worker_executes_every_statement_and_changes_no_table() {
+async fn a_worker_executes_every_statement_and_alters_no_schema_object() {
     let scene = Scene::new().await;
     assert_eq!(denied_statements(&scene, "worker").await, BTreeSet::new());
     let (client, s) = (scene.client("worker").await, &scene.schema);
@@ -180,13 +188,13 @@ async fn a_worker_executes_every_statement_and_changes_no_table() {
 }
 
 #[tokio::test]
-async fn an_enqueuer_starts_and_signals_through_the_store() {
+async fn an_enqueuer_starts_and_signals_instances_through_the_store() {
     let scene = Scene::new().await;
     let web = scene.options("enqueuer").enqueue_only().connect().await;
     let (web, worker) = (web.unwrap(), scene.store("worker").await);
     assert_eq!(web.check_writes().await.unwrap(), WriteCheck::NoRight);
 
-    // More than go together in one message.
+    // More rows than fit into one message.
     let rows: Vec<_> = (0..60)
         .map(|n| task().correlation_key(format!("order:{n}")))
         .collect();
@@ -226,7 +234,7 @@ async fn an_enqueuer_starts_and_signals_through_the_store() {
     assert_eq!(delivered.answers[2], Delivery::NoTarget);
     assert_eq!(delivered.woken, ["default".to_owned()].into());
 
-    // A batch is all or nothing here too.
+    // A bad row makes the whole batch fail.
     let bad = vec![task(), NewInstance::new("", "start", Json::null())];
     assert_eq!(
         web.insert(bad, None).await.unwrap_err().kind(),
@@ -238,7 +246,7 @@ async fn an_enqueuer_starts_and_signals_through_the_store() {
 }
 
 #[tokio::test]
-async fn an_enqueuers_signal_starts_its_target_when_nobody_holds_the_key() {
+async fn an_enqueuers_signal_starts_its_target_when_the_key_is_free() {
     let scene = Scene::new().await;
     let web = scene.options("enqueuer").enqueue_only().connect().await;
     let (web, worker) = (web.unwrap(), scene.store("worker").await);
@@ -249,7 +257,7 @@ async fn an_enqueuers_signal_starts_its_target_when_nobody_holds_the_key() {
         dedup_key: None,
     };
     let first = web.signal_or_insert(request("a")).await.unwrap();
-    let started = first.inserted.expect("nobody held the key");
+    let started = first.inserted.expect("the key was free");
     assert!(
         matches!(first.delivery, Delivery::Delivered { instance, woke: false, .. } if instance == started)
     );
@@ -258,7 +266,7 @@ async fn an_enqueuers_signal_starts_its_target_when_nobody_holds_the_key() {
     assert!(matches!(second.delivery, Delivery::Delivered { instance, .. } if instance == started));
     assert_eq!(worker.signals(started, None).await.unwrap().len(), 2);
 
-    // A holder that has ended and keeps its key is not replaced.
+    // A holder that ended and keeps its key is not replaced.
     let kept = task().correlation("kept", Scope::FOREVER);
     let kept = work::insert(&worker, kept).await;
     worker
@@ -272,7 +280,7 @@ async fn an_enqueuers_signal_starts_its_target_when_nobody_holds_the_key() {
     scene.drop().await;
 }
 
-/// Parks the only task with this key until it is paid.
+/// Parks the task with this key until the signal `paid`.
 async fn park(store: &Postgres, key: &str) -> InstanceId {
     let worker = work::worker(store).await;
     let claims = store
@@ -295,7 +303,7 @@ async fn park(store: &Postgres, key: &str) -> InstanceId {
         let commit = outlast_core::Commit::of(&claim, outcome);
         store.commit(vec![commit].into()).await.unwrap();
     }
-    let parked = parked.expect("it was claimed");
+    let parked = parked.expect("the task was claimed");
     assert_eq!(
         work::get(store, parked).await.status,
         Status::AwaitingSignal
@@ -304,7 +312,7 @@ async fn park(store: &Postgres, key: &str) -> InstanceId {
 }
 
 #[tokio::test]
-async fn an_enqueuer_starts_and_signals_in_plain_sql() {
+async fn an_enqueuer_starts_and_signals_instances_in_plain_sql() {
     let scene = Scene::new().await;
     let (client, s) = (scene.client("enqueuer").await, &scene.schema);
     let id: i64 = value_of(
@@ -333,7 +341,7 @@ async fn an_enqueuer_starts_and_signals_in_plain_sql() {
 }
 
 #[tokio::test]
-async fn an_enqueuer_does_nothing_else() {
+async fn an_enqueuer_may_execute_no_other_statement() {
     let scene = Scene::new().await;
     let all: BTreeSet<_> = testing::statements(&scene.schema)
         .into_iter()
@@ -341,7 +349,7 @@ async fn an_enqueuer_does_nothing_else() {
         .collect();
     let denied = denied_statements(&scene, "enqueuer").await;
     let allowed: Vec<_> = all.difference(&denied).copied().collect();
-    // Those of an examination read what the server shows everybody, and the schema's version.
+    // These statements of the doctor read what every role may see, and the schema's version.
     assert_eq!(
         allowed,
         [
@@ -362,7 +370,7 @@ async fn an_enqueuer_does_nothing_else() {
     scene.drop().await;
 }
 
-/// What only workers and owners may do to the tables, and readers in part.
+/// Statements that only workers and owners may run. Readers may run some of them.
 fn intrusions(schema: &str) -> Vec<String> {
     let mut sql = Vec::new();
     for table in [
@@ -416,7 +424,7 @@ fn writes(schema: &str, table: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_an_enqueuer_sends_is_held_to_the_limits_whatever_it_sends_it_with() {
+async fn the_sql_functions_enforce_the_limits_for_an_enqueuer() {
     let scene = Scene::new().await;
     let (client, s) = (scene.client("enqueuer").await, &scene.schema);
     let insert_one = |machine: &str, version: &str, step: &str, state: &str, rest: &str| {
@@ -481,7 +489,7 @@ async fn what_an_enqueuer_sends_is_held_to_the_limits_whatever_it_sends_it_with(
 }
 
 #[tokio::test]
-async fn a_reader_looks_at_everything_and_writes_nothing() {
+async fn a_reader_reads_everything_and_writes_nothing() {
     let scene = Scene::new().await;
     let (worker, reader) = (scene.store("worker").await, scene.store("reader").await);
     let id = work::insert(&worker, task().correlation_key("order:1")).await;
@@ -535,9 +543,9 @@ async fn a_reader_looks_at_everything_and_writes_nothing() {
         );
     }
     for sql in intrusions(&scene.schema) {
-        let looks =
+        let reads =
             (sql.starts_with("select from") && !sql.ends_with("share")) || sql.ends_with(".now()");
-        assert_eq!(is_denied(&client, &sql).await, !looks, "{sql}");
+        assert_eq!(is_denied(&client, &sql).await, !reads, "{sql}");
     }
     for call in ["insert('task', 'start')", "signal(1, 'paid')"] {
         let sql = format!("select \"{}\".{call}", scene.schema);
@@ -548,7 +556,7 @@ async fn a_reader_looks_at_everything_and_writes_nothing() {
     scene.drop().await;
 }
 
-/// Whether a statement writes, locks, counts up, or calls what does.
+/// Whether a statement writes, locks, advances a sequence, or calls a function that writes.
 fn needs_rights_to_write(text: &str) -> bool {
     let sql: Vec<_> = text
         .lines()
@@ -570,7 +578,7 @@ fn needs_rights_to_write(text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn everybody_else_may_do_nothing_even_inside_the_schema() {
+async fn a_role_without_grants_may_do_nothing_even_with_usage_of_the_schema() {
     let scene = Scene::new().await;
     let (client, s) = (scene.client("stranger").await, &scene.schema);
     let may_enter = format!(
@@ -607,7 +615,7 @@ async fn everybody_else_may_do_nothing_even_inside_the_schema() {
 }
 
 #[tokio::test]
-async fn every_object_of_the_schema_has_its_rights_decided() {
+async fn the_roles_decide_the_rights_on_every_object_of_the_schema() {
     let scene = Scene::new().await;
     let admin = raw_to(&scene.database).await;
     let decided = scene.all().sql(&scene.schema).unwrap();
@@ -618,18 +626,18 @@ async fn every_object_of_the_schema_has_its_rights_decided() {
     let quoted = format!("\"{}\"", scene.schema);
     for row in admin.query(query, &[&quoted]).await.unwrap() {
         let (kind, name): (&str, &str) = (row.get(0), row.get(1));
-        // Called by the functions that enqueue, with the rights of their owner.
-        let for_nobody = name.starts_with("check_")
+        // The functions that enqueue call these with the rights of their owner.
+        let is_internal = name.starts_with("check_")
             || name == "queue_of"
             || ["workers_id_seq", "operations_id_seq", "cascades_id_seq"].contains(&name);
         let end = if kind == "function" { "(" } else { " " };
         let is_decided = decided.contains(&format!("{quoted}.{name}{end}"));
         assert!(
-            is_decided != for_nobody,
-            "the {kind} {name} is new: decide in roles.rs, or here, who may use it"
+            is_decided != is_internal,
+            "the {kind} {name} is new: grant it in roles.rs, or list it here"
         );
     }
-    // Every function that runs with the owner's rights sets where names are looked up.
+    // Every function that runs with the owner's rights sets its search path.
     let query = "select p.proname::text, p.prosecdef,
                         coalesce(array_to_string(p.proconfig, ' '), '') like '%search_path=pg_catalog, pg_temp%',
                         coalesce(p.proacl::text, '=X') ~ '[{,]=|^='
@@ -639,13 +647,13 @@ async fn every_object_of_the_schema_has_its_rights_decided() {
             (row.get(0), row.get(1), row.get(2), row.get(3));
         let enqueues = ["insert", "signal", "insert_one", "deliver_one"].contains(&name);
         assert_eq!((definer, pinned), (enqueues, enqueues), "{name}");
-        assert!(!public, "{name} may be called by everybody");
+        assert!(!public, "every role may call {name}");
     }
     scene.drop().await;
 }
 
 #[tokio::test]
-async fn rights_can_be_given_again_and_a_role_keeps_only_the_last() {
+async fn a_repeated_grant_replaces_the_rights_of_a_role() {
     let scene = Scene::new().await;
     let client = scene.client("worker").await;
     let delete = format!("delete from \"{}\".instances", scene.schema);
@@ -654,7 +662,7 @@ async fn rights_can_be_given_again_and_a_role_keeps_only_the_last() {
     let demoted = Roles::new().reader(scene.role("worker"));
     scene.options("owner").grant(&demoted).await.unwrap();
     assert!(is_denied(&client, &delete).await);
-    // Two parts for one role are both.
+    // A role with two parts has the rights of both.
     let both = Roles::new()
         .reader(scene.role("worker"))
         .worker(scene.role("worker"));
@@ -703,10 +711,10 @@ async fn schemas_and_roles_may_have_any_name_that_postgresql_takes() {
     database.drop().await;
 }
 
-/// What the error says, for a caller who can do something about it.
-fn said<T>(answer: Result<T>) -> String {
+/// The message of an error that the caller can correct.
+fn message_of<T>(answer: Result<T>) -> String {
     let Err(error) = answer else {
-        panic!("it was allowed");
+        panic!("the call was allowed");
     };
     assert!(matches!(error, Error::Unusable { .. }), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -714,10 +722,10 @@ fn said<T>(answer: Result<T>) -> String {
 }
 
 #[tokio::test]
-async fn a_missing_right_says_what_was_tried_on_what_and_what_to_do() {
+async fn the_error_for_a_missing_right_names_the_verb_the_table_and_the_remedy() {
     let scene = Scene::new().await;
     let reader = scene.store("reader").await;
-    let insert = said(reader.insert(vec![task()], None).await.map(drop));
+    let insert = message_of(reader.insert(vec![task()], None).await.map(drop));
     assert!(
         insert.starts_with("insert: permission denied for table instances; the role lacks a right"),
         "{insert}"
@@ -726,20 +734,20 @@ async fn a_missing_right_says_what_was_tried_on_what_and_what_to_do() {
     reader.close().await;
 
     let by_reader = scene.options("reader").grant(&scene.all()).await;
-    let by_reader = said(by_reader);
+    let by_reader = message_of(by_reader);
     assert!(
         by_reader.starts_with("grant: permission denied"),
         "{by_reader}"
     );
     assert!(by_reader.contains("connect as that role"), "{by_reader}");
 
-    let stranger = said(scene.options("stranger").connect().await.map(drop));
+    let stranger = message_of(scene.options("stranger").connect().await.map(drop));
     assert!(
         stranger.contains("permission denied for schema"),
         "{stranger}"
     );
 
-    // An older schema, found by a role that may not migrate it.
+    // The schema is older, and the role may not migrate it.
     let older = format!(
         "update \"{}\".meta set value = value - 1 where key = 'version'",
         scene.schema
@@ -750,22 +758,22 @@ async fn a_missing_right_says_what_was_tried_on_what_and_what_to_do() {
         .batch_execute(&older)
         .await
         .unwrap();
-    let worker = said(scene.options("worker").connect().await.map(drop));
+    let worker = message_of(scene.options("worker").connect().await.map(drop));
     assert!(worker.starts_with("migrate: permission denied"), "{worker}");
     assert!(
         worker.contains("migrations are for the schema's owner"),
         "{worker}"
     );
     let checking = scene.options("worker").migrations(Migrations::Check);
-    let worker = said(checking.connect().await.map(drop));
+    let worker = message_of(checking.connect().await.map(drop));
     assert!(worker.contains("run the migrations"), "{worker}");
     scene.drop().await;
 }
 
-/// Until version 15 everybody could create in the schema `public`, which is in everybody's search path: an operator
-/// there that fits better than the system's own would be called with the rights of its caller.
+/// Before PostgreSQL 15 every role could create objects in `public`, which is in the default
+/// search path. A better matching operator there would run with the rights of its caller.
 #[tokio::test]
-async fn functions_and_operators_of_strangers_are_never_called() {
+async fn functions_and_operators_of_other_roles_are_never_called() {
     let database = Database::create().await;
     let trap = |name: &str, arguments: &str| {
         format!(
@@ -787,14 +795,14 @@ async fn functions_and_operators_of_strangers_are_never_called() {
         .unwrap();
     let scene = Scene::named(unique_schema(), database.url.clone()).await;
     let worker = scene.store("worker").await;
-    // What is handed over with a delivery is found by machine || '/' || version.
+    // A delivery compares `machine || '/' || version` to find rows to claim.
     let offer = work::worker(&worker).await;
     let id = work::insert(&worker, task().correlation_key("order:0")).await;
     assert_eq!(park(&worker, "order:0").await, id);
     let signal = NewSignal::new(Target::Id(id), "paid", Json::null());
     let delivered = worker.deliver(vec![signal], Some(work::offer(offer))).await;
     assert_eq!(delivered.unwrap().claims.len(), 1);
-    // The trap is set: a plain lookup of a name falls into it.
+    // A plain lookup does call the stranger's function.
     let caught = scene.client("worker").await;
     let error = caught
         .query("select 'a'::text || 1", &[])

@@ -1,4 +1,4 @@
-//! Starting and waking instances from plain SQL, inside the caller's own transaction.
+//! The SQL functions start and signal instances inside the caller's own transaction.
 
 use crate::support::work::{self, claim, commit, done, get, task, wait_for, worker};
 use crate::support::{
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-/// A store, and a session of somebody who knows only SQL and works in the store's schema.
+/// A store, and a plain SQL session in the store's schema.
 struct Both {
     store: Postgres,
     sql: Client,
@@ -45,7 +45,7 @@ impl Both {
         sql
     }
 
-    /// `outlast.` stands for the schema.
+    /// Replaces `outlast.` by the schema of the test.
     fn named(&self, sql: &str) -> String {
         sql.replace("outlast.", &format!("{}.", self.schema))
     }
@@ -54,26 +54,28 @@ impl Both {
         self.sql.batch_execute(&self.named(sql)).await.unwrap();
     }
 
-    /// The id that an insert answers with.
+    /// The id that an insert returns.
     async fn insert(&self, call: &str) -> Option<InstanceId> {
         let id: Option<i64> = value_of(&self.sql, &self.named(&format!("select {call}"))).await;
         id.map(InstanceId)
     }
 
-    /// The word that a signal answers with.
+    /// The word that a signal returns.
     async fn signal(&self, call: &str) -> String {
         value_of(&self.sql, &self.named(&format!("select {call}"))).await
     }
 
-    /// Asserts that a call is refused as bad input, with these words.
-    async fn assert_refused(&self, call: &str, said: &str) {
+    /// Asserts that a call is refused as bad input, with this message.
+    async fn assert_refused(&self, call: &str, message: &str) {
         let query = self.named(&format!("select {call}"));
         let error = self.sql.query_one(&query, &[]).await.unwrap_err();
-        let error = error.as_db_error().expect("the database refuses it");
+        let error = error
+            .as_db_error()
+            .expect("the error comes from the database");
         let class = &error.code().code()[..2];
         assert_eq!(class, "22", "{call}: {error:?}");
         let all = format!("{} {}", error.message(), error.detail().unwrap_or_default());
-        assert!(all.contains(said), "{call}: {all}");
+        assert!(all.contains(message), "{call}: {all}");
     }
 
     async fn close(self) {
@@ -82,7 +84,7 @@ impl Both {
     }
 }
 
-/// What two rows must have in common.
+/// The row without its id, and with its state in one notation.
 fn comparable(mut row: Instance) -> Instance {
     row.id = InstanceId(0);
     let state: serde_json::Value = row.state.decode().unwrap();
@@ -91,14 +93,14 @@ fn comparable(mut row: Instance) -> Instance {
 }
 
 #[tokio::test]
-async fn an_insert_is_there_after_the_commit_and_gone_after_a_rollback() {
+async fn an_insert_is_visible_after_the_commit_and_gone_after_a_rollback() {
     let both = Both::open().await;
     both.run("begin").await;
     let id = both
         .insert("outlast.insert('task', 'start')")
         .await
         .unwrap();
-    assert_eq!(both.store.get(id).await.unwrap(), None, "not before");
+    assert_eq!(both.store.get(id).await.unwrap(), None, "visible too early");
     both.run("rollback").await;
     assert_eq!(both.store.get(id).await.unwrap(), None);
     both.run("begin").await;
@@ -113,7 +115,7 @@ async fn an_insert_is_there_after_the_commit_and_gone_after_a_rollback() {
 }
 
 #[tokio::test]
-async fn an_insert_makes_the_same_row_as_the_stores() {
+async fn an_insert_makes_the_same_row_as_an_insert_of_the_store() {
     let both = Both::open().await;
     let state = Json::parse(r#"{"number":42}"#).unwrap();
     let at = Timestamp(1_767_225_600_000_000) + Duration::from_secs(60);
@@ -144,9 +146,9 @@ async fn an_insert_makes_the_same_row_as_the_stores() {
                 .trace("00-a-b-01"),
         ),
     ] {
-        let by_sql = both.insert(call).await.expect("it is no duplicate");
+        let by_sql = both.insert(call).await.expect("the row is no duplicate");
         let by_sql = comparable(get(&both.store, by_sql).await);
-        // Out of the way of its twin.
+        // It would occupy the key of the second row.
         both.run("delete from outlast.instances").await;
         let by_store = work::insert(&both.store, row).await;
         let by_store = comparable(get(&both.store, by_store).await);
@@ -158,7 +160,7 @@ async fn an_insert_makes_the_same_row_as_the_stores() {
 }
 
 #[tokio::test]
-async fn an_occupied_key_answers_null() {
+async fn an_insert_with_an_occupied_key_returns_null() {
     let both = Both::open().await;
     let insert = "outlast.insert('task', 'start', correlation_key => 'k')";
     assert!(both.insert(insert).await.is_some());
@@ -189,10 +191,10 @@ async fn parked(both: &Both, key: &str) -> InstanceId {
 }
 
 #[tokio::test]
-async fn a_signal_wakes_after_the_commit_and_not_after_a_rollback() {
+async fn a_signal_wakes_its_target_after_a_commit_and_not_after_a_rollback() {
     let both = Both::open().await;
     let id = parked(&both, "order:42").await;
-    // As the crate's page shows it.
+    // The call is the one of the crate's documentation.
     let call = r#"outlast.signal('task', 'order:42', 'go', '{"amount": 100}')"#;
     both.run("begin").await;
     assert_eq!(both.signal(call).await, "delivered");
@@ -210,9 +212,9 @@ async fn a_signal_wakes_after_the_commit_and_not_after_a_rollback() {
     both.close().await;
 }
 
-/// One that needs all is woken by the signal that completes it.
+/// The last missing signal wakes the workflow.
 #[tokio::test]
-async fn a_signal_by_sql_takes_its_name_off_what_a_workflow_needs() {
+async fn an_sql_signal_removes_its_name_from_the_awaited_names_of_a_workflow() {
     let both = Both::open().await;
     let store = &both.store;
     let id = work::insert(store, task()).await;
@@ -244,7 +246,7 @@ async fn a_signal_by_sql_takes_its_name_off_what_a_workflow_needs() {
 }
 
 #[tokio::test]
-async fn every_way_to_write_a_signal_is_understood() {
+async fn every_form_of_the_signal_function_delivers() {
     let both = Both::open().await;
     let id = work::insert(&both.store, task().correlation_key("k")).await;
     let mut sent = 0;
@@ -272,7 +274,7 @@ async fn every_way_to_write_a_signal_is_understood() {
 }
 
 #[tokio::test]
-async fn a_signal_has_the_same_answers_and_effects_as_a_delivery() {
+async fn an_sql_signal_has_the_same_answers_and_effects_as_a_delivery() {
     let both = Both::open().await;
     let (by_sql, by_store) = (parked(&both, "a").await, parked(&both, "b").await);
     let ended = parked(&both, "c").await;
@@ -300,7 +302,7 @@ async fn a_signal_has_the_same_answers_and_effects_as_a_delivery() {
         signal.dedup_key = dedup_key.map(Into::into);
         let delivered = both.store.deliver(vec![signal], None).await.unwrap();
         let dedup = dedup_key.map_or("null".into(), |key| format!("'{key}'"));
-        // By turns, by id and by key.
+        // Alternates between id and key.
         let call = match nth % 2 {
             0 => format!("outlast.signal({by_sql}, '{name}', '1', {dedup})"),
             _ => format!("outlast.signal('task', 'a', '{name}', '1', {dedup})"),
@@ -338,7 +340,7 @@ async fn a_signal_has_the_same_answers_and_effects_as_a_delivery() {
 }
 
 #[tokio::test]
-async fn a_signal_sent_again_after_the_end_is_a_duplicate_by_sql_too() {
+async fn an_sql_signal_repeated_after_the_end_is_a_duplicate() {
     let both = Both::open().await;
     let id = parked(&both, "k").await;
     let calls = [
@@ -353,16 +355,20 @@ async fn a_signal_sent_again_after_the_end_is_a_duplicate_by_sql_too() {
         assert_eq!(both.signal(call).await, "duplicate", "{call}");
     }
     let next = parked(&both, "k").await;
-    assert_eq!(both.signal(&calls[1]).await, "duplicate", "of the former");
+    assert_eq!(
+        both.signal(&calls[1]).await,
+        "duplicate",
+        "the former holder has it"
+    );
     assert_eq!(both.store.signals(next, None).await.unwrap(), []);
     both.close().await;
 }
 
 #[tokio::test]
-async fn an_insert_without_a_queue_waits_in_the_machines_own() {
+async fn an_insert_without_a_queue_goes_to_the_queue_of_its_machine() {
     let both = Both::open().await;
     let queue_of = async |call: &str| {
-        let id = both.insert(call).await.expect("it is no duplicate");
+        let id = both.insert(call).await.expect("the row is no duplicate");
         get(&both.store, id).await.queue
     };
     assert_eq!(queue_of("outlast.insert('task', 'start')").await, "default");
@@ -383,7 +389,7 @@ async fn an_insert_without_a_queue_waits_in_the_machines_own() {
 }
 
 #[tokio::test]
-async fn a_full_inbox_takes_no_more_by_sql_either() {
+async fn a_full_inbox_refuses_an_sql_signal() {
     let both = Both::open().await;
     let id = work::insert(&both.store, task()).await;
     let max = outlast_core::limits::INBOX_MAX;
@@ -396,12 +402,16 @@ async fn a_full_inbox_takes_no_more_by_sql_either() {
     assert_eq!(both.signal(&call).await, "delivered");
     assert_eq!(both.signal(&call).await, "inbox_full");
     let known = format!("outlast.signal({id}, 'go', dedup_key => '2')");
-    assert_eq!(both.signal(&known).await, "duplicate", "before full");
+    assert_eq!(
+        both.signal(&known).await,
+        "duplicate",
+        "the dedup key is checked first"
+    );
     both.close().await;
 }
 
 #[tokio::test]
-async fn bad_input_is_refused_with_what_is_wrong() {
+async fn bad_input_is_refused_with_an_error_that_names_the_fault() {
     let both = Both::open().await;
     let id = work::insert(&both.store, task()).await;
     let long_name = "repeat('x', 201)";
@@ -409,7 +419,7 @@ async fn bad_input_is_refused_with_what_is_wrong() {
     let nested = |n: usize| format!("(repeat('[', {n}) || repeat(']', {n}))::jsonb");
     let deep = |n| format!("outlast.insert('task', 'start', {})", nested(n));
     let sized = |n: usize| format!("to_jsonb(repeat('x', {}))", n - 2);
-    for (call, said) in [
+    for (call, message) in [
         ("outlast.insert('', 'start')".into(), "machine is empty"),
         ("outlast.insert(null, 'start')".into(), "machine is empty"),
         ("outlast.insert('a/b', 'start')".into(), "separates name and version"),
@@ -456,9 +466,9 @@ async fn bad_input_is_refused_with_what_is_wrong() {
         (format!("outlast.signal('task', {long_key}, 'go')"), "correlation key has 513 bytes"),
         ("outlast.signal('task', 'k', '')".into(), "signal is empty"),
     ] {
-        both.assert_refused(&call, said).await;
+        both.assert_refused(&call, message).await;
     }
-    // And what is just allowed is taken.
+    // The largest values are accepted.
     for call in [
         deep(100),
         format!("outlast.insert('task', 'start', {})", sized(1 << 20)),
@@ -466,14 +476,14 @@ async fn bad_input_is_refused_with_what_is_wrong() {
             partition_key => repeat('p', 512), correlation_key => repeat('c', 512),
             eligible_at => '9999-12-31 00:00:00+00')".into(),
     ] {
-        let id = both.insert(&call).await.expect("it is taken");
+        let id = both.insert(&call).await.expect("the values are within the limits");
         get(&both.store, id).await;
     }
     assert_eq!(both.store.signals(id, None).await.unwrap(), []);
     both.close().await;
 }
 
-/// A call of what the drivers' adapters call.
+/// A call of the function behind the adapters, with its default arguments changed.
 fn insert_one(changes: &[(&str, &str)]) -> String {
     let mut arguments = [
         ("machine", "'task'"),
@@ -491,7 +501,7 @@ fn insert_one(changes: &[(&str, &str)]) -> String {
     ];
     for (name, value) in changes {
         let argument = arguments.iter_mut().find(|argument| argument.0 == *name);
-        argument.expect("there is such an argument").1 = value;
+        argument.expect("the function has this argument").1 = value;
     }
     let arguments = arguments.map(|(name, value)| format!("{name} => {value}"));
     format!("outlast.insert_one({})", arguments.join(", "))
@@ -502,7 +512,7 @@ fn deliver_one(id: InstanceId, name: &str, payload: &str, dedup_key: &str) -> St
 }
 
 #[tokio::test]
-async fn a_caller_does_not_set_the_clock_of_the_functions() {
+async fn a_caller_cannot_set_the_clock_of_the_functions() {
     let schema = unique_schema();
     let store = Postgres::options(&url()).unwrap().schema(&schema);
     let store = store.connect().await.unwrap();
@@ -527,7 +537,7 @@ async fn a_caller_does_not_set_the_clock_of_the_functions() {
     .await;
     both.run(&format!("select outlast.signal({}, 'more')", claim.id))
         .await;
-    let strange: i64 = value_of(
+    let misdated: i64 = value_of(
         &both.sql,
         &both.named(
             "select (select count(*) from outlast.instances i
@@ -538,15 +548,15 @@ async fn a_caller_does_not_set_the_clock_of_the_functions() {
         ),
     )
     .await;
-    assert_eq!(strange, 0, "rows have a time that their caller has set");
+    assert_eq!(misdated, 0, "rows have a time that their caller set");
     let woken = get(&both.store, claim.id).await;
     assert_eq!(woken.status, Status::Runnable);
     both.close().await;
 }
 
-/// The size of the text is what is stored and what is read back, so that is what has a bound.
+/// The text is stored and read back unchanged, so the limit is on its size.
 #[tokio::test]
-async fn json_is_bounded_by_the_text_that_is_stored() {
+async fn the_size_limit_of_json_counts_the_stored_text() {
     let both = Both::open().await;
     let id = work::insert(&both.store, task()).await;
     let padded = |bytes: usize| format!("('{{' || repeat(' ', {}) || '}}')::json", bytes - 2);
@@ -588,11 +598,11 @@ async fn json_is_bounded_by_the_text_that_is_stored() {
 }
 
 #[tokio::test]
-async fn the_functions_of_the_adapters_refuse_what_the_library_refuses() {
+async fn the_adapter_functions_refuse_the_same_input_as_the_library() {
     let both = Both::open().await;
     let id = work::insert(&both.store, task()).await;
     let many = "array_fill('runnable'::text, array[1000000])";
-    for (changes, said) in [
+    for (changes, message) in [
         (&[("at_us", "-1")][..], "between the years 1970 and 9999"),
         (
             &[("at_us", "253402300799000001")],
@@ -638,9 +648,9 @@ async fn the_functions_of_the_adapters_refuse_what_the_library_refuses() {
             "step contains a format character",
         ),
     ] {
-        both.assert_refused(&insert_one(changes), said).await;
+        both.assert_refused(&insert_one(changes), message).await;
     }
-    for (call, said) in [
+    for (call, message) in [
         (
             deliver_one(id, "E'a\\u200bb'", "'1'", "null"),
             "signal contains a format",
@@ -662,14 +672,14 @@ async fn the_functions_of_the_adapters_refuse_what_the_library_refuses() {
             "between the years 1970 and 9999",
         ),
     ] {
-        both.assert_refused(&call, said).await;
+        both.assert_refused(&call, message).await;
     }
     both.run(&format!(
         "select {}",
         insert_one(&[("step", "'größe 日本 ❤️'")])
     ))
     .await;
-    // Whatever a caller makes of backslashes, the checks mean the same.
+    // The checks do not depend on the caller's setting for backslashes.
     both.run("set standard_conforming_strings = off").await;
     both.assert_refused(&insert_one(&[("step", "E'a\\u200bb'")]), "format character")
         .await;
@@ -678,9 +688,9 @@ async fn the_functions_of_the_adapters_refuse_what_the_library_refuses() {
     both.close().await;
 }
 
-/// An older version has stored them.
+/// An older version accepted such names.
 #[tokio::test]
-async fn names_that_would_be_refused_today_are_still_found() {
+async fn names_stored_by_an_older_version_are_still_found() {
     let both = Both::open().await;
     both.run(
         "insert into outlast.instances
@@ -719,7 +729,7 @@ async fn names_that_would_be_refused_today_are_still_found() {
 
 /// I2 and defect 2 (docs/protocol.md).
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_by_sql_that_races_a_park_is_never_lost() {
+async fn an_sql_signal_that_races_a_park_is_never_lost() {
     let both = Both::open().await;
     let worker = worker(&both.store).await;
     for isolation in ["read committed", "repeatable read", "serializable"] {
@@ -763,7 +773,7 @@ async fn a_signal_by_sql_that_races_a_park_is_never_lost() {
     both.close().await;
 }
 
-/// Sends a signal, again where the database could not serialise it. Answers how often that was.
+/// Sends a signal until it is delivered. Returns how often the database could not serialise it.
 async fn signal_until_delivered(both: &Both, call: &str) -> usize {
     let query = both.named(&format!("select {call}"));
     for failures in 0..20 {
@@ -781,9 +791,9 @@ async fn signal_until_delivered(both: &Both, call: &str) -> usize {
     panic!("never delivered: {call}");
 }
 
-/// A caller whose snapshot is old sees neither what was parked nor what was sent since.
+/// A caller with an old snapshot sees neither parks nor signals that were committed since.
 #[tokio::test]
-async fn a_signal_from_an_old_snapshot_fails_to_serialise_and_is_not_lost() {
+async fn a_signal_from_an_old_snapshot_fails_with_a_serialization_error() {
     let both = Both::open().await;
     let worker = worker(&both.store).await;
     let store = &both.store;
@@ -794,7 +804,7 @@ async fn a_signal_from_an_old_snapshot_fails_to_serialise_and_is_not_lost() {
         let answer = both.sql.query_one(&query, &[]).await;
         answer.map(|row| row.get::<_, String>(0))
     };
-    // Parked since.
+    // The instance parked after the snapshot.
     both.run("begin isolation level repeatable read; select from outlast.instances")
         .await;
     commit(store, &running, wait_for("go")).await;
@@ -803,7 +813,7 @@ async fn a_signal_from_an_old_snapshot_fails_to_serialise_and_is_not_lost() {
         .unwrap_err();
     assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE));
     both.run("rollback").await;
-    // Sent under the same dedup key since.
+    // A signal with the same dedup key was sent after the snapshot.
     both.run("begin isolation level repeatable read; select from outlast.instances")
         .await;
     let other = NewSignal::new(Target::Id(id), "other", Json::null()).dedup_key("once");
@@ -817,9 +827,9 @@ async fn a_signal_from_an_old_snapshot_fails_to_serialise_and_is_not_lost() {
     both.close().await;
 }
 
-/// I9: of many inserts of a key at once, by SQL and by the store, one is new.
+/// I9: one of several concurrent inserts of a key is new.
 #[tokio::test(flavor = "multi_thread")]
-async fn inserts_of_a_key_at_once_by_sql_and_by_the_store_have_one_holder() {
+async fn concurrent_inserts_of_a_key_by_sql_and_by_the_store_have_one_holder() {
     let both = Both::open().await;
     let mut sessions = Vec::new();
     for _ in 0..4 {

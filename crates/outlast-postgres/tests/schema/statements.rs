@@ -1,5 +1,5 @@
-//! Every SQL file runs against the schema, is known to the store, and says in its header what a reader
-//! wants to know of it.
+//! Every SQL file runs against the schema, is one of the store's statements, and has a header that
+//! explains it.
 
 #[path = "../../src/mutants/edits.rs"]
 mod edits;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The text of every file under `sql/`, by the name it is known by.
+/// The text of every file under `sql/`, by the name of its statement.
 fn files() -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
     let mut files = BTreeMap::new();
@@ -34,7 +34,7 @@ fn folders(root: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.is_dir()).collect()
 }
 
-/// The files of a folder and of its sub-folders.
+/// The files of a folder and of its subfolders.
 fn files_under(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -46,7 +46,7 @@ fn files_under(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A schema with nothing in it, and the names of its indexes.
+/// An empty schema, and the names of its indexes.
 async fn migrated() -> (String, BTreeSet<String>) {
     let schema = crate::support::unique_schema();
     let store = crate::support::options(&schema, &ManualClock::default())
@@ -75,12 +75,13 @@ fn every_file_is_a_statement_of_the_store() {
     for (name, text) in &files {
         assert!(
             known[name] == *text,
-            "{name} was built with another text: build again"
+            "{name} was built with a different text: rebuild"
         );
     }
 }
 
-/// A changed statement fails here, and not first in scripts/mutants.sh, with the edits that depend on it.
+/// A changed statement whose mutants no longer fit fails here, before `scripts/mutants.sh` finds
+/// it.
 #[test]
 fn every_edit_of_a_mutant_fits_its_statement() {
     let mut files = files();
@@ -92,7 +93,7 @@ fn every_edit_of_a_mutant_fits_its_statement() {
         let text = files[*statement].clone();
         assert!(
             text.contains(was),
-            "{mutant}: nothing says {was:?} in {statement}"
+            "{mutant}: {statement} does not contain {was:?}"
         );
     }
 }
@@ -116,20 +117,20 @@ async fn every_index_a_header_names_exists_and_every_index_is_named() {
         let promised = Header::of(&text).indexes();
         assert!(
             promised.is_subset(&existing),
-            "{name} names {promised:?}, and there is {existing:?}"
+            "{name} names {promised:?}, but the schema has {existing:?}"
         );
         named.extend(promised);
     }
-    let idle: Vec<_> = existing
+    let unused: Vec<_> = existing
         .iter()
         .filter(|index| index.starts_with("instances_") || index.starts_with("signals_"))
         .filter(|index| !named.contains(*index))
         .collect();
-    assert!(idle.is_empty(), "no statement is for {idle:?}");
+    assert!(unused.is_empty(), "no header names {unused:?}");
     crate::support::drop_schema(&schema).await;
 }
 
-/// Each index of the schema stands under a comment with the statements it exists for.
+/// The comment above each index names the statements that use it.
 #[test]
 fn every_index_names_the_statements_it_is_for() {
     let files = files();
@@ -145,14 +146,17 @@ fn every_index_names_the_statements_it_is_for() {
             indexes += 1;
             let index = header::index_names(line).next().unwrap();
             let statements = named_files(&comment);
-            assert!(!statements.is_empty(), "{index} is for no statement");
+            assert!(
+                !statements.is_empty(),
+                "the comment above {index} names no statement"
+            );
             for statement in statements {
                 let text = files.get(statement).unwrap_or_else(|| {
-                    panic!("{index} is for {statement}.sql, which is not there")
+                    panic!("{index} names {statement}.sql, which does not exist")
                 });
                 assert!(
                     Header::of(text).indexes().contains(index),
-                    "{index} is for {statement}.sql, whose header does not name it"
+                    "{index} names {statement}.sql, whose header does not name it"
                 );
             }
         }
@@ -181,10 +185,13 @@ fn every_header_explains_its_parameters() {
 }
 
 #[test]
-fn every_statement_on_instances_or_signals_says_what_it_locks_reads_and_is_bounded_by() {
+fn every_header_names_the_locks_the_index_and_the_bound_of_its_statement() {
     for (name, text) in files() {
         let header = Header::of(&text);
-        assert!(text.starts_with("-- "), "{name} begins with what it does");
+        assert!(
+            text.starts_with("-- "),
+            "{name} does not begin with what it does"
+        );
         if text.contains("outlast.instances i") || text.contains("outlast.signals s") {
             for word in ["locks", "index", "bound"] {
                 assert!(header.says(word), "{name} does not say its {word}");
@@ -195,7 +202,7 @@ fn every_statement_on_instances_or_signals_says_what_it_locks_reads_and_is_bound
             || text.contains("revision = g.parent_revision");
         assert!(
             !fenced || header.says("guard"),
-            "{name} checks a fence and does not say so"
+            "{name} checks a fence, but its header has no guard"
         );
     }
 }

@@ -1,23 +1,23 @@
-//! What the header of an SQL file says.
+//! Reads the header of an SQL file.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The words that begin a part of a header.
+/// The words that begin the parts of a header.
 const WORDS: [&str; 4] = ["guard", "locks", "index", "bound"];
 
-/// The parts of a header by their word, and the parameters it explains.
+/// The parts of a header by their word, and the parameters that the header explains.
 pub(crate) struct Header {
-    sets: BTreeMap<&'static str, String>,
+    parts: BTreeMap<&'static str, String>,
     pub(crate) parameters: BTreeSet<u32>,
 }
 
 impl Header {
-    /// Parts stand on lines of their own or three spaces apart; an empty line ends them.
+    /// Parts are on lines of their own or three spaces apart. An empty line ends a part.
     pub(crate) fn of(sql: &str) -> Header {
         let mut header = Header {
-            sets: BTreeMap::new(),
+            parts: BTreeMap::new(),
             parameters: BTreeSet::new(),
         };
         let mut part = None;
@@ -33,37 +33,37 @@ impl Header {
     }
 
     fn add(&mut self, part: &mut Option<&'static str>, piece: &str) {
-        let begun = WORDS.into_iter().find(|word| {
+        let word = WORDS.into_iter().find(|word| {
             piece
                 .strip_prefix(word)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         });
-        if begun.is_some() {
-            *part = begun;
+        if word.is_some() {
+            *part = word;
         }
         match *part {
             Some(word) => {
                 let text = piece.strip_prefix(word).unwrap_or(piece);
-                *self.sets.entry(word).or_default() += text;
+                *self.parts.entry(word).or_default() += text;
             }
             None => self.parameters.extend(parameters(piece)),
         }
     }
 
     pub(crate) fn says(&self, word: &str) -> bool {
-        self.sets
+        self.parts
             .get(word)
             .is_some_and(|text| !text.trim().is_empty())
     }
 
-    /// The indexes that the statement is to use.
+    /// The indexes that the statement should use.
     pub(crate) fn indexes(&self) -> BTreeSet<String> {
-        let text = self.sets.get("index").map_or("", String::as_str);
+        let text = self.parts.get("index").map_or("", String::as_str);
         index_names(text).map(String::from).collect()
     }
 }
 
-/// Names of indexes in a text: they begin with their table's.
+/// The names of indexes in a text. They begin with the name of their table.
 pub(crate) fn index_names(text: &str) -> impl Iterator<Item = &str> {
     let tables = [
         "instances_",

@@ -1,4 +1,4 @@
-//! A schema of its own for each test, on the server that `scripts/test.sh` starts.
+//! Each test has its own schema on the server that `scripts/test.sh` starts.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
@@ -23,12 +23,12 @@ pub(crate) fn options(schema: &str, clock: &ManualClock) -> Options {
         .clock(clock.clone())
 }
 
-/// A bare connection, for what the store does not do.
+/// A plain connection, for statements that the store does not run.
 pub(crate) async fn raw() -> tokio_postgres::Client {
     raw_to(&url()).await
 }
 
-/// A fresh store as the conformance suite takes it; its schema goes when the test is over.
+/// A new store for the conformance suite. Its schema is dropped when the test ends.
 pub(crate) async fn subject(
     connect: impl FnOnce(Options) -> Options,
     clock: ManualClock,
@@ -44,7 +44,7 @@ pub(crate) async fn subject(
     })
 }
 
-/// A database of its own, for what concerns a whole one. Gone when the test is over, unless it fails.
+/// A separate database, for tests that concern a whole one. It remains after a failed test.
 pub(crate) struct Database {
     pub(crate) name: String,
     pub(crate) url: String,
@@ -70,7 +70,7 @@ impl Database {
     }
 }
 
-/// The test server's address, changed.
+/// The URL of the test server, with changes.
 pub(crate) fn url_of(change: impl FnOnce(&mut Config) -> &mut Config) -> String {
     let mut config: Config = url().parse().expect("the URL can be read");
     change(&mut config);
@@ -88,7 +88,7 @@ pub(crate) fn url_of(change: impl FnOnce(&mut Config) -> &mut Config) -> String 
     )
 }
 
-/// A pooler in front of the test server, with so many server connections given out in turn.
+/// Starts a pooler in front of the test server. It hands out its server connections in turn.
 pub(crate) fn start_pooler(server_connections: usize) -> Option<Pooler> {
     let config: Config = url().parse().expect("the URL can be read");
     let Some(Host::Tcp(host)) = config.get_hosts().first() else {
@@ -98,8 +98,11 @@ pub(crate) fn start_pooler(server_connections: usize) -> Option<Pooler> {
     let behind = Behind {
         host: host.clone(),
         port: *config.get_ports().first().unwrap_or(&5432),
-        database: config.get_dbname().expect("it names a database").into(),
-        user: config.get_user().expect("it names a user").into(),
+        database: config
+            .get_dbname()
+            .expect("the URL names a database")
+            .into(),
+        user: config.get_user().expect("the URL names a user").into(),
         password: password.map(|password| String::from_utf8_lossy(password).into_owned()),
     };
     Pooler::start(&behind, server_connections)
@@ -113,8 +116,9 @@ where
     client.query_one(query, &[]).await.unwrap().get(0)
 }
 
-/// Puts a clock into a schema that every session can set, as only a test's own schema may have it. A store with a clock needs
-/// none: this is for tests that call the functions of the schema.
+/// Installs a clock in a schema that every session can set. Only the schema of a test may have it.
+///
+/// It is for tests that call the functions of the schema. A store with its own clock needs none.
 pub(crate) async fn install_settable_clock(owner: &tokio_postgres::Client, schema: &str) {
     let now = outlast_postgres::testing::with_test_clock("select outlast.now()");
     let sql = format!(

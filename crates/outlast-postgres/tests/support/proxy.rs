@@ -1,4 +1,4 @@
-//! A wire between a store and its server that counts round trips, and can be cut.
+//! A proxy between a store and its server that counts round trips and can cut connections.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,19 +13,19 @@ const QUIET: Duration = Duration::from_millis(40);
 struct Wire {
     round_trips: AtomicUsize,
     answers_asked_for: AtomicUsize,
-    deaf: AtomicBool,
-    /// Which request from now will be the first without an answer; 0 when all have theirs.
+    loses_answers: AtomicBool,
+    /// How many requests from now the first one without an answer comes. 0: all are answered.
     first_unanswered: AtomicUsize,
     streams: Mutex<Vec<TcpStream>>,
 }
 
 impl Wire {
-    /// Turns deaf with the request that is not to be answered.
+    /// Begins to lose answers with the first request that gets none.
     fn count_down(&self) {
         let left = &self.first_unanswered;
         let before = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         if before == Ok(1) {
-            self.deaf.store(true, Ordering::SeqCst);
+            self.loses_answers.store(true, Ordering::SeqCst);
         }
     }
 }
@@ -39,7 +39,10 @@ impl Proxy {
     /// A proxy in front of a server on this machine.
     pub(crate) fn to(server_port: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it has an address").port();
+        let port = listener
+            .local_addr()
+            .expect("the listener has an address")
+            .port();
         let wire = Arc::new(Wire::default());
         let shared = wire.clone();
         std::thread::spawn(move || {
@@ -57,39 +60,39 @@ impl Proxy {
         self.port
     }
 
-    /// How often the client had sent something and waited, since the last time this was asked.
+    /// How often the client sent something and waited, since the last call.
     pub(crate) fn take_round_trips(&self) -> usize {
         self.wire.round_trips.swap(0, Ordering::SeqCst)
     }
 
-    /// To how many messages the server had to send an answer of its own, since the last time this was asked.
+    /// How many messages needed an answer of their own from the server, since the last call.
     pub(crate) fn take_answers_asked_for(&self) -> usize {
         self.wire.answers_asked_for.swap(0, Ordering::SeqCst)
     }
 
-    /// What comes from now on is counted alone.
+    /// Resets both counts.
     pub(crate) fn count_anew(&self) {
         self.take_round_trips();
         self.take_answers_asked_for();
     }
 
-    /// From now on what the server says is lost; what the client says still arrives.
+    /// Loses every answer of the server from now on. Requests still arrive.
     pub(crate) fn lose_answers(&self) {
-        self.wire.deaf.store(true, Ordering::SeqCst);
+        self.wire.loses_answers.store(true, Ordering::SeqCst);
     }
 
-    /// The same after this many more round trips, which are answered.
+    /// Loses every answer after this many more round trips.
     pub(crate) fn lose_answers_after(&self, round_trips: usize) {
         let first = round_trips + 1;
         self.wire.first_unanswered.store(first, Ordering::SeqCst);
     }
 
-    /// Cuts every connection there is; new ones are whole.
+    /// Cuts every open connection. New connections work.
     pub(crate) fn cut(&self) {
         for stream in self.wire.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        self.wire.deaf.store(false, Ordering::SeqCst);
+        self.wire.loses_answers.store(false, Ordering::SeqCst);
     }
 }
 
@@ -103,7 +106,7 @@ fn carry(wire: &Arc<Wire>, client: TcpStream, server: TcpStream) {
     std::thread::spawn(move || carry_answers(&back, server_again, client_again));
 }
 
-/// Gathers what the client sends until it waits, and sends that on together: one round trip.
+/// Gathers what the client sends until it waits, and forwards that as one round trip.
 fn carry_requests(wire: &Wire, mut client: TcpStream, mut server: TcpStream) {
     let mut gathered = Vec::new();
     let mut buffer = [0; 65_536];
@@ -132,10 +135,10 @@ fn carry_requests(wire: &Wire, mut client: TcpStream, mut server: TcpStream) {
     let _ = server.shutdown(Shutdown::Both);
 }
 
-/// How many of these messages the server answers at once: plain queries, and the end of each of the others.
+/// How many of these messages the server answers at once: plain queries and syncs.
 fn answers_asked_for(mut messages: &[u8]) -> usize {
     let mut asked_for = 0;
-    // What opens a connection has a length and no kind: there the first byte is zero.
+    // The message that opens a connection has no kind, so its first byte is zero.
     while let [kind @ 1..=255, a, b, c, d, ..] = messages {
         asked_for += usize::from(matches!(kind, b'Q' | b'S'));
         let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
@@ -147,7 +150,7 @@ fn answers_asked_for(mut messages: &[u8]) -> usize {
 fn carry_answers(wire: &Wire, mut server: TcpStream, mut client: TcpStream) {
     let mut buffer = [0; 65_536];
     while let Ok(n @ 1..) = server.read(&mut buffer) {
-        let lost = wire.deaf.load(Ordering::SeqCst);
+        let lost = wire.loses_answers.load(Ordering::SeqCst);
         if !lost && client.write_all(&buffer[..n]).is_err() {
             break;
         }

@@ -1,4 +1,4 @@
-//! What the tests let a store do: the usual things in few words.
+//! Short helpers for the usual calls of a store.
 
 use outlast_core::{
     Answer, Claim, ClaimOffer, ClaimRequest, Commit, Inspect, Instance, InstanceId, Json,
@@ -14,7 +14,7 @@ pub(crate) fn task() -> NewInstance {
 
 pub(crate) async fn insert(store: &Postgres, row: NewInstance) -> InstanceId {
     let inserts = store.insert(vec![row], None).await.unwrap();
-    inserts.rows[0].new_id().expect("it is no duplicate")
+    inserts.rows[0].new_id().expect("the row is no duplicate")
 }
 
 pub(crate) async fn worker(store: &Postgres) -> WorkerId {
@@ -29,7 +29,7 @@ pub(crate) async fn worker(store: &Postgres) -> WorkerId {
     store.register(worker).await.unwrap()
 }
 
-/// One step that was run in the minute of `moment`.
+/// The run stats of one step that ran in the minute of `moment`.
 pub(crate) fn stats(moment: Timestamp) -> RunStats {
     let runs = Runs {
         minute: minute_of(moment),
@@ -66,10 +66,10 @@ pub(crate) fn offer(worker: WorkerId) -> ClaimOffer {
 
 pub(crate) async fn claim(store: &Postgres, worker: WorkerId) -> Claim {
     let mut claims = store.claim(request(worker, 1)).await.unwrap().claims;
-    claims.pop().expect("something can be claimed")
+    claims.pop().expect("an instance can be claimed")
 }
 
-/// A claim of a new task.
+/// Inserts a task and claims it.
 pub(crate) async fn running(store: &Postgres) -> Claim {
     insert(store, task()).await;
     claim(store, worker(store).await).await
@@ -90,7 +90,7 @@ pub(crate) fn wait_for(name: &str) -> Outcome {
     }
 }
 
-/// `go` for the holder of `key`, or for a task that is started for it.
+/// A signal `go` for the holder of `key`, or for a new task.
 pub(crate) fn go_or_start(key: &str) -> SignalOrInsert {
     SignalOrInsert {
         row: task().correlation_key(key),
@@ -113,5 +113,9 @@ pub(crate) async fn commit(store: &Postgres, claim: &Claim, outcome: Outcome) ->
 }
 
 pub(crate) async fn get(store: &Postgres, id: InstanceId) -> Instance {
-    store.get(id).await.unwrap().expect("it is stored")
+    store
+        .get(id)
+        .await
+        .unwrap()
+        .expect("the instance is stored")
 }

@@ -1,4 +1,4 @@
-//! Inserts and signals inside the caller's own transaction: the same rules with each driver.
+//! Inserts and signals inside the caller's own transaction keep the same rules with each driver.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 #![cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9", feature = "tokio-postgres"))]

@@ -1,4 +1,4 @@
-//! What holds for insert and signal inside the caller's own transaction, whichever driver began it.
+//! The rules for insert and signal inside the caller's own transaction, with every driver.
 
 use crate::support::work::{
     self, claim, commit, done, get, outcome_of, running, task, wait_for, worker,
@@ -13,8 +13,8 @@ use outlast_postgres::transaction::Schema;
 use outlast_testbed::program::eventually;
 use std::time::Duration;
 
-/// A connection of a driver with a transaction open.
-#[allow(async_fn_in_trait, reason = "nothing here is sent to another thread")]
+/// A connection of a driver with an open transaction.
+#[allow(async_fn_in_trait, reason = "no future here is sent to another thread")]
 pub(crate) trait Caller: Sized {
     /// Connects and runs `begin`.
     async fn begin(url: &str, begin: &str) -> Self;
@@ -44,20 +44,20 @@ pub(crate) trait Caller: Sized {
 macro_rules! transaction_rules {
     ($caller:ty) => {
         transaction_rules! { $caller:
-            an_instance_comes_with_the_callers_own_row_or_not_at_all,
-            an_insert_makes_the_same_row_as_the_stores,
+            an_insert_commits_or_rolls_back_with_the_callers_own_row,
+            an_insert_makes_the_same_row_as_an_insert_of_the_store,
             an_occupied_key_is_answered_with_its_holder,
-            a_signal_arrives_and_wakes_with_the_commit_or_not_at_all,
-            a_signal_is_for_who_holds_the_key,
+            a_signal_arrives_and_wakes_its_target_with_the_commit_or_not_at_all,
+            a_signal_by_key_goes_to_the_holder_of_the_key,
             a_signal_is_delivered_once_under_its_dedup_key,
-            a_signal_for_nobody_says_so,
-            a_full_inbox_takes_no_more,
-            what_can_never_be_stored_is_refused_before_it_is_sent,
-            a_worker_that_parks_waits_for_a_caller_that_signals,
+            a_signal_without_a_target_answers_no_target,
+            a_full_inbox_refuses_another_signal,
+            invalid_input_is_refused_before_it_is_sent,
+            a_park_waits_for_the_open_transaction_of_a_signal,
             a_signal_that_races_a_park_is_never_lost,
-            a_key_that_changes_hands_while_a_caller_waits_leads_to_the_new_holder,
-            a_snapshot_that_is_too_old_is_an_error_to_try_again_after,
-            a_schema_that_is_not_there_says_what_to_do,
+            a_signal_that_waited_while_its_key_changed_hands_reaches_the_new_holder,
+            a_snapshot_that_is_too_old_gives_a_transient_error,
+            the_error_for_a_missing_schema_says_what_to_do,
         }
     };
     ($caller:ty: $($rule:ident,)*) => {
@@ -70,7 +70,7 @@ macro_rules! transaction_rules {
 
 pub(crate) use transaction_rules;
 
-/// A store in a schema of its own, with a table of the caller's beside it.
+/// A store in its own schema, and a table of the caller in the same schema.
 struct Shop {
     store: Postgres,
     schema: String,
@@ -122,13 +122,13 @@ impl Shop {
         self.store.signals(id, None).await.unwrap().len()
     }
 
-    async fn somebody_waits_for_a_lock(&self, application: &str) {
+    async fn wait_until_blocked(&self, application: &str) {
         let raw = raw().await;
         let sql = format!(
             "select exists (select from pg_stat_activity
                              where application_name = '{application}' and wait_event_type = 'Lock')"
         );
-        eventually("somebody waits for the lock", || value_of(&raw, &sql)).await;
+        eventually("a session waits for the lock", || value_of(&raw, &sql)).await;
     }
 
     async fn close(self) {
@@ -152,7 +152,7 @@ fn is_delivered(answer: &Delivery, to: InstanceId, wakes: bool) -> bool {
     matches!(answer, Delivery::Delivered { instance, woke, .. } if *instance == to && *woke == wakes)
 }
 
-pub(crate) async fn an_instance_comes_with_the_callers_own_row_or_not_at_all<C: Caller>() {
+pub(crate) async fn an_insert_commits_or_rolls_back_with_the_callers_own_row<C: Caller>() {
     let shop = Shop::open().await;
     let worker = worker(&shop.store).await;
     let order = format!("insert into {}.orders values (42)", shop.schema);
@@ -167,7 +167,7 @@ pub(crate) async fn an_instance_comes_with_the_callers_own_row_or_not_at_all<C: 
     caller.run(&order).await;
     let inserted = caller.insert(&shop.store, task()).await.unwrap();
     let id = inserted.new_id().unwrap();
-    assert_eq!(shop.store.get(id).await.unwrap(), None, "not before");
+    assert_eq!(shop.store.get(id).await.unwrap(), None, "visible too early");
     let claimed = shop.store.claim(work::request(worker, 10)).await.unwrap();
     assert!(claimed.claims.is_empty());
     caller.commit().await;
@@ -176,9 +176,9 @@ pub(crate) async fn an_instance_comes_with_the_callers_own_row_or_not_at_all<C: 
     shop.close().await;
 }
 
-pub(crate) async fn an_insert_makes_the_same_row_as_the_stores<C: Caller>() {
+pub(crate) async fn an_insert_makes_the_same_row_as_an_insert_of_the_store<C: Caller>() {
     let shop = Shop::open().await;
-    // Kept to the letter: the order of keys, doubles, spaces, and how a number is written.
+    // The store keeps the order of keys, duplicate keys, spaces, and the notation of numbers.
     let state = Json::parse(r#"{"b": 1.0, "a":"ü'\\", "a":-0.0}"#).unwrap();
     let at = Timestamp(1_767_225_600_000_000);
     let full = NewInstance::new("task", "go", state)
@@ -190,7 +190,7 @@ pub(crate) async fn an_insert_makes_the_same_row_as_the_stores<C: Caller>() {
         .trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     for (n, new) in [task(), full].into_iter().enumerate() {
         let scope = Scope::of([Status::Runnable, Status::Failed]).unwrap();
-        let key = |who: &str| format!("{who} {n}");
+        let key = |writer: &str| format!("{writer} {n}");
         let theirs = new.clone().correlation(key("store"), scope);
         let theirs = work::insert(&shop.store, theirs).await;
         let mut caller: C = shop.begin().await;
@@ -200,7 +200,7 @@ pub(crate) async fn an_insert_makes_the_same_row_as_the_stores<C: Caller>() {
         let ours = get(&shop.store, ours.new_id().unwrap()).await;
         let mut theirs = get(&shop.store, theirs).await;
         assert_eq!(ours.correlation_key, Some(key("caller")));
-        // Two moments of one clock, and what was meant to differ.
+        // The times of one clock differ, and so do the id and the key.
         theirs.id = ours.id;
         theirs.correlation_key = ours.correlation_key.clone();
         if n == 0 {
@@ -232,7 +232,7 @@ pub(crate) async fn an_occupied_key_is_answered_with_its_holder<C: Caller>() {
         caller.insert(&shop.store, again.clone()).await.unwrap(),
         duplicate
     );
-    // The transaction goes on, and holds the key of what it has inserted.
+    // The transaction goes on, and its own insert holds its key.
     let other = caller
         .insert(&shop.store, task().correlation_key("l"))
         .await;
@@ -246,7 +246,9 @@ pub(crate) async fn an_occupied_key_is_answered_with_its_holder<C: Caller>() {
     shop.close().await;
 }
 
-pub(crate) async fn a_signal_arrives_and_wakes_with_the_commit_or_not_at_all<C: Caller>() {
+pub(crate) async fn a_signal_arrives_and_wakes_its_target_with_the_commit_or_not_at_all<
+    C: Caller,
+>() {
     let shop = Shop::open().await;
     let id = shop.parked("k").await;
     let mut caller: C = shop.begin().await;
@@ -262,7 +264,7 @@ pub(crate) async fn a_signal_arrives_and_wakes_with_the_commit_or_not_at_all<C: 
     assert!(is_delivered(&answer, id, false), "{answer:?}");
     let answer = caller.signal(&shop.store, go(id)).await.unwrap();
     assert!(is_delivered(&answer, id, true), "{answer:?}");
-    // It is awake already, as far as this transaction is concerned.
+    // In this transaction the target is already awake.
     let answer = caller.signal(&shop.store, go(id)).await.unwrap();
     assert!(is_delivered(&answer, id, false), "{answer:?}");
     assert_eq!((shop.status(id).await, shop.inbox(id).await), parked);
@@ -277,13 +279,13 @@ pub(crate) async fn a_signal_arrives_and_wakes_with_the_commit_or_not_at_all<C: 
     shop.close().await;
 }
 
-pub(crate) async fn a_signal_is_for_who_holds_the_key<C: Caller>() {
+pub(crate) async fn a_signal_by_key_goes_to_the_holder_of_the_key<C: Caller>() {
     let shop = Shop::open().await;
     let [first, second] = [shop.parked("a").await, shop.parked("b").await];
     let mut caller: C = shop.begin().await;
     let answer = caller.signal(&shop.store, go(by_key("b"))).await.unwrap();
     assert!(is_delivered(&answer, second, true), "{answer:?}");
-    // What the transaction itself has started can be signalled in it.
+    // The transaction can signal an instance that it started itself.
     let own = caller
         .insert(&shop.store, task().correlation_key("c"))
         .await;
@@ -318,7 +320,7 @@ pub(crate) async fn a_signal_is_delivered_once_under_its_dedup_key<C: Caller>() 
     shop.close().await;
 }
 
-pub(crate) async fn a_signal_for_nobody_says_so<C: Caller>() {
+pub(crate) async fn a_signal_without_a_target_answers_no_target<C: Caller>() {
     let shop = Shop::open().await;
     let ended = running(&shop.store).await;
     commit(&shop.store, &ended, done()).await;
@@ -336,7 +338,7 @@ pub(crate) async fn a_signal_for_nobody_says_so<C: Caller>() {
     shop.close().await;
 }
 
-pub(crate) async fn a_full_inbox_takes_no_more<C: Caller>() {
+pub(crate) async fn a_full_inbox_refuses_another_signal<C: Caller>() {
     let shop = Shop::open().await;
     let id = shop.parked("k").await;
     shop.run(&format!(
@@ -353,7 +355,7 @@ pub(crate) async fn a_full_inbox_takes_no_more<C: Caller>() {
     shop.close().await;
 }
 
-/// Something of the caller's own that can fail to become an instance.
+/// A type of the caller whose conversion to an instance can fail.
 struct Cart {
     items: u32,
 }
@@ -369,12 +371,12 @@ impl TryFrom<Cart> for NewInstance {
     }
 }
 
-pub(crate) async fn what_can_never_be_stored_is_refused_before_it_is_sent<C: Caller>() {
+pub(crate) async fn invalid_input_is_refused_before_it_is_sent<C: Caller>() {
     let shop = Shop::open().await;
     let mut caller: C = shop.begin().await;
-    let refused = |error: Error, said: &str| {
+    let refused = |error: Error, message: &str| {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(message), "{error}");
     };
     let bad = NewInstance::new("a/b", "start", Json::null());
     refused(
@@ -396,15 +398,16 @@ pub(crate) async fn what_can_never_be_stored_is_refused_before_it_is_sent<C: Cal
         caller.signal(&shop.store, bad).await.unwrap_err(),
         "signal: signal",
     );
-    // The transaction has not heard of any of it.
+    // None of these reached the server, so the transaction goes on.
     caller.insert(&shop.store, Cart { items: 1 }).await.unwrap();
     caller.commit().await;
     assert_eq!(shop.count("instances").await, 1);
     shop.close().await;
 }
 
-/// Defect 2 (docs/protocol.md): the one that parks sees the signal that was not committed when it began.
-pub(crate) async fn a_worker_that_parks_waits_for_a_caller_that_signals<C: Caller>() {
+/// Defect 2 (docs/protocol.md): a park sees a signal that was not yet committed when the park
+/// began.
+pub(crate) async fn a_park_waits_for_the_open_transaction_of_a_signal<C: Caller>() {
     let shop = Shop::open().await;
     let claim = running(&shop.store).await;
     let mut caller: C = shop.begin().await;
@@ -421,10 +424,10 @@ pub(crate) async fn a_worker_that_parks_waits_for_a_caller_that_signals<C: Calle
                 .remove(0)
         }
     });
-    shop.somebody_waits_for_a_lock(&shop.schema).await;
+    shop.wait_until_blocked(&shop.schema).await;
     caller.commit().await;
     assert!(matches!(park.await.unwrap(), Answer::Committed { .. }));
-    assert_eq!(shop.status(claim.id).await, Status::Runnable, "lost");
+    assert_eq!(shop.status(claim.id).await, Status::Runnable, "signal lost");
     shop.close().await;
 }
 
@@ -439,7 +442,7 @@ pub(crate) async fn a_signal_that_races_a_park_is_never_lost<C: Caller>() {
         let held = claim(&shop.store, worker).await;
         let parking = commit(&shop.store, &held, wait_for("go"));
         let signalling = async {
-            // Half of them begin a little later, so that both orders are met.
+            // Signals begin with different delays, so that both orders occur.
             for _ in 0..n % 10 {
                 tokio::task::yield_now().await;
             }
@@ -451,7 +454,11 @@ pub(crate) async fn a_signal_that_races_a_park_is_never_lost<C: Caller>() {
         let (parked, answer) = tokio::join!(parking, signalling);
         assert!(matches!(parked, Answer::Committed { .. }));
         woken += u32::from(is_delivered(&answer, id, true));
-        assert_eq!(shop.status(id).await, Status::Runnable, "lost after {n}");
+        assert_eq!(
+            shop.status(id).await,
+            Status::Runnable,
+            "signal lost in round {n}"
+        );
         let claim = claim(&shop.store, worker).await;
         assert_eq!((claim.id, claim.awaited().count()), (id, 1));
         commit(&shop.store, &claim, done()).await;
@@ -460,7 +467,7 @@ pub(crate) async fn a_signal_that_races_a_park_is_never_lost<C: Caller>() {
     shop.close().await;
 }
 
-pub(crate) async fn a_key_that_changes_hands_while_a_caller_waits_leads_to_the_new_holder<
+pub(crate) async fn a_signal_that_waited_while_its_key_changed_hands_reaches_the_new_holder<
     C: Caller,
 >() {
     let shop = Shop::open().await;
@@ -478,7 +485,7 @@ pub(crate) async fn a_key_that_changes_hands_while_a_caller_waits_leads_to_the_n
     let url = format!("{}?application_name={name}", url_of(|config| config));
     let mut caller = C::begin(&url, "begin").await;
     let release = async {
-        shop.somebody_waits_for_a_lock(&name).await;
+        shop.wait_until_blocked(&name).await;
         other.batch_execute("commit").await.unwrap();
     };
     let (answer, ()) = tokio::join!(caller.signal(&shop.store, go(by_key("k"))), release);
@@ -491,7 +498,7 @@ pub(crate) async fn a_key_that_changes_hands_while_a_caller_waits_leads_to_the_n
     shop.close().await;
 }
 
-pub(crate) async fn a_snapshot_that_is_too_old_is_an_error_to_try_again_after<C: Caller>() {
+pub(crate) async fn a_snapshot_that_is_too_old_gives_a_transient_error<C: Caller>() {
     let shop = Shop::open().await;
     for level in ["repeatable read", "serializable"] {
         let claim = running(&shop.store).await;
@@ -510,7 +517,7 @@ pub(crate) async fn a_snapshot_that_is_too_old_is_an_error_to_try_again_after<C:
         assert_eq!(error.kind(), ErrorKind::Transient, "{error:?}");
         caller.roll_back().await;
 
-        // The second try begins with what is there now.
+        // A second try has a new snapshot and works.
         let mut caller = C::begin(&url(), &begin).await;
         let answer = caller.signal(&shop.store, go(claim.id)).await.unwrap();
         assert!(is_delivered(&answer, claim.id, true), "{answer:?}");
@@ -530,7 +537,7 @@ pub(crate) async fn a_snapshot_that_is_too_old_is_an_error_to_try_again_after<C:
     shop.close().await;
 }
 
-pub(crate) async fn a_schema_that_is_not_there_says_what_to_do<C: Caller>() {
+pub(crate) async fn the_error_for_a_missing_schema_says_what_to_do<C: Caller>() {
     let mut caller = C::begin(&url(), "begin").await;
     let nowhere = Schema::new("outlast_is_not_here").unwrap();
     let error = caller.insert(&nowhere, task()).await.unwrap_err();

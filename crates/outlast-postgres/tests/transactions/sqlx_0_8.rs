@@ -43,7 +43,7 @@ impl Caller for Sqlx {
 transaction_rules!(Sqlx);
 
 #[tokio::test]
-async fn the_drivers_own_transaction_commits_or_is_dropped() {
+async fn the_drivers_own_transaction_commits_or_rolls_back() {
     let schema = unique_schema();
     let options = Postgres::options(&url()).unwrap().schema(&schema);
     let store = options.connect().await.unwrap();
@@ -63,7 +63,7 @@ async fn the_drivers_own_transaction_commits_or_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_lost_is_an_error_to_try_again_after() {
+async fn a_lost_connection_gives_a_transient_error() {
     let schema = Schema::default();
     let mut connection = PgConnection::connect(&url()).await.unwrap();
     raw_sql("begin").execute(&mut connection).await.unwrap();

@@ -42,7 +42,7 @@ impl Caller for TokioPostgres {
 transaction_rules!(TokioPostgres);
 
 #[tokio::test]
-async fn the_drivers_own_transaction_commits_or_is_dropped() {
+async fn the_drivers_own_transaction_commits_or_rolls_back() {
     let schema = unique_schema();
     let options = Postgres::options(&url()).unwrap().schema(&schema);
     let store = options.connect().await.unwrap();
@@ -61,9 +61,9 @@ async fn the_drivers_own_transaction_commits_or_is_dropped() {
     drop_schema(&schema).await;
 }
 
-/// The plans are made while there is nothing, and kept while the tables fill: they must be right then too.
+/// The server plans the functions on empty tables and keeps the plans while the tables fill.
 #[tokio::test]
-async fn the_functions_read_by_index_however_the_tables_have_grown() {
+async fn the_functions_read_by_index_after_the_tables_have_grown() {
     let schema = unique_schema();
     let options = Postgres::options(&url()).unwrap().schema(&schema);
     let store = options.connect().await.unwrap();
@@ -86,10 +86,11 @@ async fn the_functions_read_by_index_however_the_tables_have_grown() {
         let text: Vec<&str> = lines.collect();
         let plan: serde_json::Value = serde_json::from_str(&text.join("\n")).unwrap();
         let plan = &plan[0]["Plan"];
-        let read = |what: &str| plan[what].as_i64().unwrap();
+        let read = |field: &str| plan[field].as_i64().unwrap();
         read("Shared Hit Blocks") + read("Shared Read Blocks")
     };
-    // The statistics say that there is one row, and a plan is kept after the sixth time at the latest.
+    // The statistics say that there is one row. The server keeps a plan after the sixth call at
+    // the latest.
     let analyze = format!("analyze {schema}.instances, {schema}.signals");
     raw().await.batch_execute(&analyze).await.unwrap();
     for _ in 0..8 {
@@ -107,8 +108,8 @@ async fn the_functions_read_by_index_however_the_tables_have_grown() {
     );
     raw().await.batch_execute(&fill).await.unwrap();
     for call in &calls {
-        // Once the server may read its catalogs anew, since others change them beside this; a plan that reads a whole table
-        // reads it each time.
+        // Other tests change the catalogs, so one call may have to read them again. A plan that
+        // reads a whole table reads it in each call.
         let mut read = buffers(call).await;
         for _ in 0..2 {
             read = read.min(buffers(call).await);

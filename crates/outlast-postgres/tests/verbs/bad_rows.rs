@@ -1,4 +1,4 @@
-//! One bad row among good ones: it is reported, and its neighbours are written or read.
+//! A bad row among good ones is reported, and the good ones are written or read.
 
 use crate::support::work::{
     claim, commit, done, get, insert, offer, outcome_of, request, running, task, wait_for, worker,
@@ -24,7 +24,7 @@ async fn close(store: Postgres, schema: &str) {
     drop_schema(schema).await;
 }
 
-/// Makes the database refuse what no check of ours foresees.
+/// Makes the database refuse updates that pass every check of the store.
 async fn refuse_updates(schema: &str, condition: &str) {
     let trigger = format!(
         "create function {schema}.refuse() returns trigger language plpgsql
@@ -35,7 +35,7 @@ async fn refuse_updates(schema: &str, condition: &str) {
     raw().await.batch_execute(&trigger).await.unwrap();
 }
 
-/// Defect 12 (docs/protocol.md): the batch is taken apart until the bad rows stand alone.
+/// Defect 12 (docs/protocol.md): the store splits the batch until each bad row is alone.
 #[tokio::test]
 async fn outcomes_that_cannot_be_written_are_rejected_alone() {
     let (store, schema) = open().await;
@@ -74,7 +74,7 @@ async fn outcomes_that_cannot_be_written_are_rejected_alone() {
     close(store, &schema).await;
 }
 
-/// What belongs to the bad row goes with it: here, the children it had started.
+/// The writes that belong to the bad row are undone with it, here its children.
 #[tokio::test]
 async fn a_rejected_outcome_leaves_nothing_behind() {
     let (store, schema) = open().await;
@@ -106,7 +106,7 @@ async fn a_rejected_outcome_leaves_nothing_behind() {
     close(store, &schema).await;
 }
 
-/// Somebody wrote into the table by hand, past every check (docs/protocol.md, defect 12).
+/// Defect 12 (docs/protocol.md): an update by hand bypassed every check.
 #[tokio::test]
 async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
     let (store, schema) = open().await;
@@ -128,9 +128,9 @@ async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
     close(store, &schema).await;
 }
 
-/// The same for rows that a delivery hands over: by the row, and by a signal in the inbox.
+/// The same for rows that a delivery claims: one row and one signal in an inbox are unreadable.
 #[tokio::test]
-async fn what_a_delivery_hands_over_and_cannot_be_read_fails_alone() {
+async fn an_unreadable_row_that_a_delivery_claims_fails_alone() {
     let (store, schema) = open().await;
     let worker = worker(&store).await;
     let mut parked = Vec::new();

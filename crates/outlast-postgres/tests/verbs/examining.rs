@@ -1,4 +1,4 @@
-//! What an examination finds, good and bad.
+//! The findings of the doctor, good and bad.
 
 use crate::support::work;
 use outlast_core::{Finding, Inspect, Json, ManualClock, Outcome, Severity, Start, Store};
@@ -41,7 +41,7 @@ async fn found(store: &Postgres, check: &str) -> Option<Finding> {
         .into_iter()
         .filter(|finding| finding.check == check);
     let found = of_check.next();
-    assert!(of_check.next().is_none(), "{check} is there once");
+    assert!(of_check.next().is_none(), "{check} has several findings");
     found
 }
 
@@ -101,7 +101,7 @@ async fn claims_of_a_dead_worker_are_found() {
 }
 
 #[tokio::test]
-async fn waits_that_nobody_wakes_are_found() {
+async fn waits_past_their_deadline_are_found() {
     let scene = Scene::open().await;
     let claim = work::running(&scene.store).await;
     let park = Outcome::Wait {
@@ -145,12 +145,12 @@ async fn times_that_the_clock_has_not_reached_are_found() {
 }
 
 #[tokio::test]
-async fn times_that_no_caller_may_give_and_heartbeats_ahead_are_found() {
+async fn times_out_of_range_and_heartbeats_ahead_of_the_clock_are_found() {
     let scene = Scene::open().await;
     let id = work::insert(&scene.store, work::task()).await;
     work::worker(&scene.store).await;
     let sql = crate::support::raw().await;
-    for (change, said) in [
+    for (change, message) in [
         ("instances set eligible_at = 'infinity'", "after 9999"),
         (
             "instances set eligible_at = '287168-01-01 00:00:00+00'",
@@ -171,12 +171,12 @@ async fn times_that_no_caller_may_give_and_heartbeats_ahead_are_found() {
             .unwrap();
         let found = scene.found("times").await;
         assert_eq!(found.severity, Severity::Serious, "{change} of {id}");
-        assert!(found.found.contains(said), "{change}: {found:?}");
+        assert!(found.found.contains(message), "{change}: {found:?}");
     }
     scene.close().await;
 }
 
-/// The judgement takes minutes to come to be bad, so here it is seen that such a session is among the facts.
+/// A warning about it takes minutes, so this test checks that the query finds the session.
 #[tokio::test]
 async fn an_idle_transaction_is_seen() {
     let scene = Scene::open().await;
@@ -207,7 +207,7 @@ async fn an_idle_transaction_is_seen() {
 }
 
 #[tokio::test]
-async fn settings_of_the_role_that_lose_what_is_committed_are_found() {
+async fn role_settings_that_risk_committed_data_are_found() {
     let scene = Scene::open().await;
     let role = format!("{}_hasty", scene.schema);
     let raw = crate::support::raw().await;
@@ -233,7 +233,7 @@ async fn settings_of_the_role_that_lose_what_is_committed_are_found() {
         found(&store, "isolation").await.unwrap().severity,
         Severity::Warning
     );
-    // A reader may see all that is asked.
+    // A reader may run every check.
     assert!(found(&store, "stuck_leases").await.is_some());
     store.close().await;
     scene.close().await;
@@ -243,7 +243,7 @@ async fn settings_of_the_role_that_lose_what_is_committed_are_found() {
 }
 
 #[tokio::test]
-async fn what_the_role_may_not_see_is_left_out() {
+async fn checks_that_the_role_may_not_read_are_left_out() {
     let scene = Scene::open().await;
     let role = format!("{}_web", scene.schema);
     let raw = crate::support::raw().await;

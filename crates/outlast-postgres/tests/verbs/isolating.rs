@@ -1,12 +1,12 @@
-//! A database whose default isolation is stricter than the store expects changes nothing: each
-//! transaction says what it needs (docs/protocol.md, defect 17).
+//! A stricter default isolation of the database changes nothing: each transaction sets its own
+//! level (docs/protocol.md, defect 17).
 
 use crate::support::{Database, raw, raw_to, value_of, work};
 use outlast_conformance::{Subject, Threads, suite, try_rule};
 use outlast_core::{ManualClock, Store};
 use outlast_postgres::Postgres;
 
-/// A store in a database of its own with this default isolation.
+/// A store in its own database, which has this default isolation.
 async fn open(isolation: &str) -> Subject {
     let database = Database::create().await;
     let sql = format!(
@@ -53,24 +53,24 @@ fn holds(isolation: &'static str, rule: impl AsyncFnOnce(&Subject)) {
 
 rules_hold! {
     claiming::races {
-        claims_at_once_never_get_the_same_row,
-        claims_at_once_take_one_of_a_partition_key,
-        siblings_that_end_at_once_join_once,
-        joins_in_opposite_order_do_not_get_in_each_others_way,
-        inserts_of_the_same_keys_in_opposite_order_have_one_holder_each,
+        concurrent_claims_never_take_the_same_row,
+        concurrent_claims_take_one_row_of_a_partition_key,
+        siblings_that_end_concurrently_wake_their_parent_once,
+        concurrent_batches_of_siblings_in_opposite_order_all_commit,
+        concurrent_inserts_of_keys_in_opposite_order_leave_one_holder_per_key,
         a_signal_that_races_a_park_is_never_lost,
         a_signal_that_races_an_end_is_dropped_with_it_or_refused,
-        one_of_many_sends_under_one_key_arrives,
+        concurrent_sends_with_one_dedup_key_deliver_one_signal,
         an_outcome_that_races_a_terminate_wins_or_is_lost,
-        of_the_same_outcome_sent_at_once_one_is_committed,
-        maintenance_at_once_returns_everything_once,
+        an_outcome_sent_several_times_concurrently_is_committed_once,
+        concurrent_reapers_return_each_claim_once,
     }
     outcomes::batches {
-        a_mixed_workload_comes_to_rest_without_anything_to_mend,
+        a_mixed_workload_ends_with_nothing_to_repair,
     }
 }
 
-/// Also what goes alone, as one statement without a `begin`: as all single verbs do on a direct connection.
+/// This includes verbs of one statement, which run without `begin` on a direct connection.
 #[tokio::test]
 async fn every_write_of_a_store_is_read_committed_whatever_the_database_says() {
     let database = Database::create().await;
@@ -96,7 +96,7 @@ async fn every_write_of_a_store_is_read_committed_whatever_the_database_says() {
         .batch_execute(watch)
         .await
         .unwrap();
-    // Connections learn with use that nothing is between them and the server.
+    // A connection detects with use that no pooler is between it and the server.
     for _ in 0..5 {
         let claim = work::running(&store).await;
         let committed = store

@@ -1,5 +1,7 @@
-//! In which order verbs lock, and who does not wait at all (docs/protocol.md, defect 7). Somebody holds the one in the middle;
-//! what a verb has locked when it comes to wait there shows where it began.
+//! The order in which verbs lock, and the verbs that do not wait (docs/protocol.md, defect 7).
+//!
+//! A test locks the middle one of three rows. The locks that a verb holds when it waits there show
+//! its order.
 
 use crate::support::work::{
     commit, done, insert, outcome_of, request, running, task, wait_for, worker,
@@ -16,7 +18,7 @@ use std::time::Duration;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-/// A store that the server knows by the name of its schema, and a session beside it.
+/// A store whose connections have its schema as application name, and a session of the test.
 struct Scene {
     store: Postgres,
     clock: ManualClock,
@@ -29,7 +31,7 @@ impl Scene {
         let (schema, clock) = (unique_schema(), ManualClock::default());
         let url = format!("{}?application_name={schema}", url_of(|config| config));
         let options = Postgres::options(&url).unwrap().schema(&schema);
-        // Long enough for what is there to be had, and short for what is not.
+        // Long enough for locks that are free, and short for locks that are not.
         let options = options.lock_timeout(Duration::from_secs(2));
         let store = options.clock(clock.clone()).connect().await.unwrap();
         Scene {
@@ -40,7 +42,7 @@ impl Scene {
         }
     }
 
-    /// A session that has done this and not committed it.
+    /// A session that has run this statement and not committed it.
     async fn holder(&self, sql: &str) -> Client {
         let holder = raw().await;
         let sql = sql.replace("outlast.", &format!("{}.", self.schema));
@@ -56,7 +58,7 @@ impl Scene {
         self.holder(&sql).await
     }
 
-    /// Starts a verb, and returns when it waits for a lock.
+    /// Starts a verb, and returns once the verb waits for a lock.
     async fn blocked<T: Send + 'static>(
         &self,
         verb: impl Future<Output = T> + Send + 'static,
@@ -74,7 +76,7 @@ impl Scene {
         verb
     }
 
-    /// Whether nobody has locked the instance.
+    /// Whether the instance is not locked.
     async fn is_free(&self, id: InstanceId) -> bool {
         let sql = format!(
             "select id from {}.instances where id = {id} for no key update skip locked",
@@ -83,7 +85,7 @@ impl Scene {
         !self.raw.query(&sql, &[]).await.unwrap().is_empty()
     }
 
-    /// Whether nobody is about to take the key.
+    /// Whether no open transaction has taken the key.
     async fn is_key_free(&self, key: &str) -> bool {
         let sql = format!(
             "begin; set local lock_timeout = '50ms';
@@ -111,8 +113,8 @@ impl Scene {
         claims.try_into().expect("there are three")
     }
 
-    /// The verb locks the three by id, although it was given them the other way round.
-    async fn goes_by_id<T: Send + 'static>(
+    /// Asserts that the verb locks the three by id, although it got them in the opposite order.
+    async fn assert_locks_by_id<T: Send + 'static>(
         self,
         [low, middle, high]: [InstanceId; 3],
         verb: impl Future<Output = outlast_core::Result<T>> + Send + 'static,
@@ -149,16 +151,16 @@ async fn outcomes_are_written_in_the_order_of_their_ids() {
     let claims = scene.three().await;
     let (store, commits) = (scene.store.clone(), backwards(&claims, &done()));
     let verb = async move { store.commit(commits.into()).await };
-    scene.goes_by_id(ids(&claims), verb).await;
+    scene.assert_locks_by_id(ids(&claims), verb).await;
 }
 
 #[tokio::test]
-async fn who_parks_is_locked_in_the_order_of_the_ids() {
+async fn parking_instances_are_locked_in_the_order_of_their_ids() {
     let scene = Scene::open().await;
     let claims = scene.three().await;
     let (store, commits) = (scene.store.clone(), backwards(&claims, &wait_for("go")));
     let verb = async move { store.commit(commits.into()).await };
-    scene.goes_by_id(ids(&claims), verb).await;
+    scene.assert_locks_by_id(ids(&claims), verb).await;
 }
 
 #[tokio::test]
@@ -167,10 +169,10 @@ async fn steps_of_workflows_are_written_in_the_order_of_their_ids() {
     let claims = scene.three().await;
     let (store, commits) = (scene.store.clone(), backwards(&claims, &flow(Vec::new())));
     let verb = async move { store.commit(commits.into()).await };
-    scene.goes_by_id(ids(&claims), verb).await;
+    scene.assert_locks_by_id(ids(&claims), verb).await;
 }
 
-/// Two statements write them, and the one that comes first has the highest.
+/// Two statements write the outcomes, and the first one writes the highest id.
 #[tokio::test]
 async fn steps_of_workflows_and_of_machines_are_locked_together_in_the_order_of_their_ids() {
     let scene = Scene::open().await;
@@ -179,7 +181,7 @@ async fn steps_of_workflows_and_of_machines_are_locked_together_in_the_order_of_
     commits[0].outcome = flow(Vec::new());
     let store = scene.store.clone();
     let verb = async move { store.commit(commits.into()).await };
-    scene.goes_by_id(ids(&claims), verb).await;
+    scene.assert_locks_by_id(ids(&claims), verb).await;
 }
 
 #[tokio::test]
@@ -196,7 +198,7 @@ async fn outcomes_with_events_are_locked_in_the_order_of_their_ids() {
     });
     let store = scene.store.clone();
     let verb = async move { store.commit(commits.into()).await };
-    scene.goes_by_id(ids(&claims), verb).await;
+    scene.assert_locks_by_id(ids(&claims), verb).await;
 }
 
 #[tokio::test]
@@ -207,11 +209,11 @@ async fn targets_of_signals_are_locked_in_the_order_of_their_ids() {
     let signal = |id: &InstanceId| NewSignal::new((*id).into(), "go", Json::null());
     let signals: Vec<NewSignal> = targets.iter().rev().map(signal).collect();
     let verb = async move { store.deliver(signals, None).await };
-    scene.goes_by_id(targets, verb).await;
+    scene.assert_locks_by_id(targets, verb).await;
 }
 
 #[tokio::test]
-async fn an_operator_locks_in_the_order_of_the_ids() {
+async fn an_operator_verb_locks_its_rows_in_the_order_of_their_ids() {
     let scene = Scene::open().await;
     let claims = scene.three().await;
     let (store, targets) = (scene.store.clone(), ids(&claims));
@@ -220,24 +222,24 @@ async fn an_operator_locks_in_the_order_of_the_ids() {
         let backwards = targets.into_iter().rev().collect();
         store.terminate(backwards, Extent::One, note).await
     };
-    scene.goes_by_id(targets, verb).await;
+    scene.assert_locks_by_id(targets, verb).await;
 }
 
-/// The child of the last parent has the lowest id, so that the order of the children is the wrong one.
+/// The child of the last parent has the lowest id, so the children are in the opposite order.
 #[tokio::test]
-async fn parents_are_counted_off_in_the_order_of_their_ids() {
-    counts_off([fan_out, fan_out, fan_out]).await;
+async fn ends_of_children_lock_their_parents_in_the_order_of_their_ids() {
+    assert_ends_lock_parents_by_id([fan_out, fan_out, fan_out]).await;
 }
 
-/// Workflows that do not wait are locked too, and machines between them in their turn.
+/// Workflows that do not wait are locked too, and machines in turn with them.
 #[tokio::test]
-async fn workflows_and_machines_are_counted_off_in_the_order_of_their_ids() {
-    counts_off([flow, flow, flow]).await;
-    counts_off([fan_out, flow, fan_out]).await;
-    counts_off([fan_out, fan_out, flow]).await;
+async fn ends_of_children_lock_workflows_and_machines_in_the_order_of_their_ids() {
+    assert_ends_lock_parents_by_id([flow, flow, flow]).await;
+    assert_ends_lock_parents_by_id([fan_out, flow, fan_out]).await;
+    assert_ends_lock_parents_by_id([fan_out, fan_out, flow]).await;
 }
 
-async fn counts_off(start: [fn(Vec<NewInstance>) -> Outcome; 3]) {
+async fn assert_ends_lock_parents_by_id(start: [fn(Vec<NewInstance>) -> Outcome; 3]) {
     let scene = Scene::open().await;
     let parents = scene.three().await;
     for (parent, start) in parents.iter().zip(start).rev() {
@@ -252,7 +254,7 @@ async fn counts_off(start: [fn(Vec<NewInstance>) -> Outcome; 3]) {
     assert_eq!(ends.len(), 3);
     let store = scene.store.clone();
     let verb = async move { store.commit(ends.into()).await };
-    scene.goes_by_id(ids(&parents), verb).await;
+    scene.assert_locks_by_id(ids(&parents), verb).await;
 }
 
 fn fan_out(children: Vec<NewInstance>) -> Outcome {
@@ -272,7 +274,7 @@ fn flow(children: Vec<NewInstance>) -> Outcome {
     }
 }
 
-/// With keys that are not in their order.
+/// Three tasks whose keys are not in order.
 fn keyed() -> Vec<NewInstance> {
     ["z", "m", "a"]
         .map(|key| task().correlation_key(key))
@@ -326,7 +328,8 @@ async fn a_fan_out_takes_the_keys_of_its_children_in_their_order() {
     scene.close().await;
 }
 
-/// A foreign key would make the end of a family's head write all its members, in the opposite order of their joins.
+/// With a foreign key, removing a parent would write all its children, in the opposite order of
+/// their joins.
 #[tokio::test]
 async fn removing_a_parent_does_not_wait_for_its_children() {
     let scene = Scene::open().await;
@@ -348,9 +351,10 @@ async fn removing_a_parent_does_not_wait_for_its_children() {
     scene.close().await;
 }
 
-/// I8 and defect 8 (docs/protocol.md): two claims in two queues see each other's key free; the index lets one of them have it.
+/// I8 and defect 8 (docs/protocol.md): claims in two queues both see the key free, and the index
+/// lets one of them take it.
 #[tokio::test]
-async fn a_claim_that_loses_the_race_for_its_key_brings_nothing() {
+async fn a_claim_that_loses_the_race_for_its_partition_key_returns_nothing() {
     let scene = Scene::open().await;
     let worker = worker(&scene.store).await;
     let keyed = || task().partition_key("key");
@@ -369,7 +373,7 @@ async fn a_claim_that_loses_the_race_for_its_key_brings_nothing() {
 }
 
 #[tokio::test]
-async fn maintenance_does_not_wait_for_what_somebody_holds() {
+async fn maintenance_does_not_wait_for_locked_rows() {
     let scene = Scene::open().await;
     let store = &scene.store;
     let ended = running(store).await;

@@ -1,5 +1,5 @@
 //! Verbs in situations that only PostgreSQL has: rows that cannot be read or written, the order of
-//! locks, isolation levels, and what the doctor and the reconciler find there.
+//! locks, and isolation levels. Also what the doctor and the reconciler find.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 

@@ -1,4 +1,4 @@
-//! What the reconciler mends. Nothing the verbs do leads there, so it is made by hand.
+//! The repairs of the reconciler. No verb causes these faults, so the tests make them by hand.
 
 use crate::support::work::{claim, commit, done, get, insert, request, running, task, worker};
 use crate::support::{drop_schema, options, raw, unique_schema};
@@ -63,7 +63,7 @@ async fn reconcile_mends_a_join_that_miscounts() {
 }
 
 #[tokio::test]
-async fn reconcile_frees_what_is_held_behind_a_key_that_nobody_uses() {
+async fn reconcile_frees_an_instance_blocked_behind_an_unused_partition_key() {
     let (store, schema) = open().await;
     let id = insert(&store, task().partition_key("key")).await;
     let sql = format!("update {schema}.instances set blocked = true");

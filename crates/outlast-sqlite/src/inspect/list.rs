@@ -1,7 +1,7 @@
 //! Pages of instances and counts, by filter.
 //!
 //! The only statements that are built at run time. They use only the columns named here, and bind
-//! every value.
+//! every value. A caller's text must never become part of a statement.
 
 use crate::error::Fault;
 use crate::inspect::{self, COUNTED_MAX, all, counted};
@@ -18,12 +18,13 @@ use rusqlite::types::Value;
 /// Uses the index of a filter that finds few rows, and otherwise scans in the order of the ids.
 /// Reads only ids first, and whole instances only for the rows that match.
 pub(crate) fn list(tx: &Tx<'_>, request: &ListRequest) -> Result<Page, Fault> {
-    let mut fitting = match few(tx, &request.filter)? {
+    let mut fitting = match selective_index(tx, &request.filter)? {
         Some(indexed) => find(tx, request, indexed)?,
         None => scan(tx, request)?,
     };
     let is_full = fitting.ids.len() > request.limit;
     fitting.ids.truncate(request.limit);
+    // A full page continues after its last row. Otherwise the scan continues where it stopped.
     let next = match is_full {
         true => fitting.ids.last().copied(),
         false => fitting.read_to,
@@ -32,6 +33,7 @@ pub(crate) fn list(tx: &Tx<'_>, request: &ListRequest) -> Result<Page, Fault> {
     let read = ids.filter_map(|id| inspect::get_listed(tx, id, request.values).transpose());
     let bytes = |it: &Instance| if request.values { it.bytes() } else { 0 };
     let page = Rows::cut(read, request.limit, bytes)?;
+    // Large values can cut the page before its limit.
     let next = match page.more {
         true => page.rows.last().map(|last| last.id),
         false => next,
@@ -50,9 +52,12 @@ struct Fitting {
 }
 
 /// Scans in the order of the ids until the page is full.
+///
+/// Reads at most [`SCAN_MAX`] rows, so a page can be short or empty while more rows follow.
 fn scan(tx: &Tx<'_>, request: &ListRequest) -> Result<Fitting, Fault> {
     let mut conditions = Conditions::new(request.before);
     let fits = conditions.of(&request.filter);
+    // The filter is a column and no condition: rows that do not match must count as read.
     let limit = conditions.bind(SCAN_MAX as i64 + 1);
     let sql = format!(
         "select id, ({fits}) as fits\nfrom instances\nwhere id < ?1\norder by id desc\nlimit {limit}"
@@ -68,6 +73,7 @@ fn scan(tx: &Tx<'_>, request: &ListRequest) -> Result<Fitting, Fault> {
         read += 1;
         let id = InstanceId(row.get(0)?);
         last = Some(id);
+        // A comparison with null is null, and no match.
         if row.get::<_, Option<bool>>(1)? == Some(true) {
             ids.push(id);
         }
@@ -79,12 +85,16 @@ fn scan(tx: &Tx<'_>, request: &ListRequest) -> Result<Fitting, Fault> {
 }
 
 /// Reads all rows that an index finds.
+///
+/// The index does not have the order of the ids, so SQLite sorts them. [`selective_index`] has
+/// bounded how many there are.
 fn find(tx: &Tx<'_>, request: &ListRequest, indexed: IndexedFilter) -> Result<Fitting, Fault> {
     let mut conditions = Conditions::new(request.before);
     let found = indexed.condition(&mut conditions);
     let fits = conditions.of(&request.filter);
     let limit = conditions.bind(request.limit as i64 + 1);
     let index = indexed.index();
+    // `indexed by` makes a condition that the index cannot serve an error, and not a full scan.
     let sql = format!(
         "select id\nfrom instances indexed by {index}\nwhere id < ?1 and {found} and {fits}\norder by id desc\nlimit {limit}"
     );
@@ -95,7 +105,9 @@ fn find(tx: &Tx<'_>, request: &ListRequest, indexed: IndexedFilter) -> Result<Fi
 }
 
 /// Returns the index of a filter, if it finds no more rows than a page may read.
-fn few(tx: &Tx<'_>, filter: &Filter) -> Result<Option<IndexedFilter>, Fault> {
+///
+/// Decided by counting and not by statistics: the database has none (docs/decisions/0006).
+fn selective_index(tx: &Tx<'_>, filter: &Filter) -> Result<Option<IndexedFilter>, Fault> {
     let Some(indexed) = IndexedFilter::of(filter) else {
         return Ok(None);
     };
@@ -111,6 +123,10 @@ fn few(tx: &Tx<'_>, filter: &Filter) -> Result<Option<IndexedFilter>, Fault> {
     Ok((found <= SCAN_MAX as i64).then_some(indexed))
 }
 
+/// Counts the matching instances, up to the reported maximum.
+///
+/// The limit bounds the matches and not the rows read. A filter that matches few rows reads the
+/// whole table, on a reader.
 pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
     let mut conditions = Conditions::new(None);
     let fits = conditions.of(filter);
@@ -124,6 +140,8 @@ pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
 }
 
 /// A filter with an index.
+///
+/// Each condition must imply the condition of its partial index, or SQLite cannot use the index.
 #[derive(Clone, Copy)]
 enum IndexedFilter {
     Parent(InstanceId),
@@ -133,6 +151,7 @@ enum IndexedFilter {
 }
 
 impl IndexedFilter {
+    /// Returns the index that is likely to find the fewest rows: the most selective is first.
     fn of(filter: &Filter) -> Option<IndexedFilter> {
         match filter {
             Filter {

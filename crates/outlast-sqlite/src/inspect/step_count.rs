@@ -1,4 +1,7 @@
 //! Counts all instances by step, slice by slice, and the family of one instance.
+//!
+//! No counter is stored, so that commits do not contend for one (docs/decisions/0025). A count
+//! reads rows and must have a bound.
 
 use crate::decode;
 use crate::error::Fault;
@@ -16,6 +19,9 @@ const COUNT_BY_STEP: &str = include_str!("../../sql/inspect/instances/count_by_s
 const FAMILY: &str = include_str!("../../sql/inspect/families/family.sql");
 const ROUNDS: &str = include_str!("../../sql/inspect/families/rounds.sql");
 
+/// Counts one slice. The caller adds the slices up, and pauses between them.
+///
+/// Each slice sees its own moment: an instance that moves meanwhile may count twice or not at all.
 pub(crate) fn count_by_step(tx: &Tx<'_>, request: StepCountRequest) -> Result<StepCounts, Fault> {
     let after = request.after.map_or(i64::MIN, |id| id.0);
     let overdue_before = tx.now - OVERDUE_AFTER;
@@ -28,9 +34,10 @@ pub(crate) fn count_by_step(tx: &Tx<'_>, request: StepCountRequest) -> Result<St
         NO_PROGRESS
     ];
     let rows = all(tx, COUNT_BY_STEP, values, |row| {
-        Ok((standing(row)?, InstanceId(row.get("last")?)))
+        Ok((step_count(row)?, InstanceId(row.get("last")?)))
     })?;
     let (groups, last): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+    // Each group has its own last id. The next slice begins after the highest of them.
     Ok(StepCounts::of(
         groups,
         last.into_iter().max(),
@@ -38,7 +45,7 @@ pub(crate) fn count_by_step(tx: &Tx<'_>, request: StepCountRequest) -> Result<St
     ))
 }
 
-fn standing(row: &Row<'_>) -> rusqlite::Result<StepCount> {
+fn step_count(row: &Row<'_>) -> rusqlite::Result<StepCount> {
     Ok(StepCount {
         machine: row.get("machine")?,
         version: row.get("machine_version")?,
@@ -54,6 +61,9 @@ fn standing(row: &Row<'_>) -> rusqlite::Result<StepCount> {
 }
 
 /// Counts an instance and its descendants by status.
+///
+/// Counts here and not in SQL: the statement returns one row more than the maximum, which shows
+/// that the family is larger.
 pub(crate) fn family(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Family>, Fault> {
     let statuses = all(tx, FAMILY, params![id.0, COUNTED_MAX], |row| {
         decode::word::<Status>(row, "status")
@@ -67,6 +77,9 @@ pub(crate) fn family(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Family>, Faul
     Ok((!members.is_empty()).then_some(Family { members, complete }))
 }
 
+/// Counts the children of an instance by round and status.
+///
+/// At the maximum the newest rounds are counted, and the oldest are left out.
 pub(crate) fn rounds(tx: &Tx<'_>, id: InstanceId) -> Result<Vec<RoundSummary>, Fault> {
     let values = params![id.0, COUNT_MAX as i64];
     let counts = all(tx, ROUNDS, values, |row| {

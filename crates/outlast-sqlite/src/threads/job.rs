@@ -1,6 +1,7 @@
 //! A job: one verb on its way to a thread, and its answer on the way back.
 //!
-//! `store.rs` makes jobs; the writer and the readers run and answer them.
+//! `store.rs` makes jobs; the writer and the readers run and answer them. A job must never be
+//! answered while its transaction can still be rolled back.
 
 use crate::error::{self, Fault};
 use crate::tx::Tx;
@@ -39,7 +40,9 @@ pub(crate) trait Work: Send {
 struct Job<T, F> {
     operation: &'static str,
     promise: Promise,
+    /// `None` once the verb has run.
     verb: Option<F>,
+    /// A placeholder until [`Work::run`] or [`Work::undo`] sets it.
     result: Result<T>,
     reply: oneshot::Sender<Result<T>>,
 }
@@ -83,8 +86,11 @@ where
         let Some(verb) = self.verb.take() else {
             return false;
         };
-        // Catches a panic, which then undoes only this verb. The thread goes on.
+        // Catches a panic, which then undoes only this verb. The thread goes on. It is unwind
+        // safe: the caller rolls the verb back, and `Tx` keeps only statements that are not in use.
         let run = || {
+            // The writer holds the write lock by now. A heartbeat that waited for the lock must not
+            // renew its lease in the past (docs/protocol.md, defect 16).
             tx.now = clock.now();
             verb(tx)
         };
@@ -97,6 +103,8 @@ where
     }
 
     fn undo(&mut self, reason: &dyn Fn(&'static str) -> Error) {
+        // The error of a verb that has failed says more than the reason of the group. A verb that
+        // has not run has only the placeholder.
         if self.result.is_ok() || self.verb.is_some() {
             self.result = Err(reason(self.operation));
         }

@@ -11,6 +11,8 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::{mpsc, watch};
 
 /// Jobs that may wait before the next sender has to wait too.
+///
+/// Bounds memory: each job holds the rows of its request.
 const WAITING_MAX: usize = 1_024;
 
 pub(crate) type Jobs = mpsc::Receiver<Box<dyn Work>>;
@@ -28,6 +30,8 @@ pub(crate) struct ThreadMailbox {
 
 impl ThreadMailbox {
     /// Starts one thread per body. `bodies` makes the bodies from the receiving side.
+    ///
+    /// When a thread cannot be started, the sender is dropped, and the earlier threads end.
     pub(crate) fn start<B>(
         name: &'static str,
         bodies: impl FnOnce(Jobs) -> Vec<B>,
@@ -43,6 +47,7 @@ impl ThreadMailbox {
                 let alive = alive.clone();
                 thread::Builder::new().name(name.into()).spawn(move || {
                     body();
+                    // Last: `close` joins the thread when it sees this. A panic drops it too.
                     drop(alive);
                 })
             })
@@ -55,7 +60,10 @@ impl ThreadMailbox {
     }
 
     /// Sends a job, and waits while the mailbox is full.
+    ///
+    /// A job that waits for room while the mailbox is closed still gets in and is answered.
     pub(crate) async fn put(&self, operation: &'static str, job: Box<dyn Work>) -> Result<()> {
+        // A sender of its own: a task must not hold the lock while it waits for room.
         let entry = lock(&self.entry).clone();
         let entry = entry.ok_or(Error::Closed { operation })?;
         entry
@@ -69,11 +77,15 @@ impl ThreadMailbox {
     }
 
     /// Closes the mailbox, and waits until the threads have finished the waiting jobs.
+    ///
+    /// May be called again, and by several tasks at once.
     pub(crate) async fn close(&self) {
         drop(lock(&self.entry).take());
         let mut ended = self.ended.clone();
         // No value is ever sent: the loop ends when the last thread drops its sender.
         while ended.changed().await.is_ok() {}
+        // The threads have ended, so the joins do not block the caller's runtime. A join shows
+        // whether its thread has panicked.
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             if thread.join().is_err() {
@@ -83,6 +95,7 @@ impl ThreadMailbox {
     }
 }
 
+/// Locks a mutex, also after a panic: its value is only ever replaced as a whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,16 +13,21 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Verbs in one transaction: bounds the work that one failed commit undoes.
+/// Verbs in one transaction: bounds the work that one failed commit undoes, and the number of
+/// callers that then have to try again.
 const GROUP_MAX: usize = 256;
 
 /// Rows that a transaction writes before it takes no more verbs.
 ///
 /// Bounds how long the first verb waits for the others, and how long other processes wait for the
-/// lock.
+/// lock. A single verb may write more: its own limits bound it.
 const GROUP_ROWS_MAX: u64 = 10_000;
 
 /// Owns the writing connection, on its own thread.
+///
+/// `begin immediate` keeps out every other writer: other processes, and users' own connections.
+/// So the rows that a verb reads stay as they are until its transaction ends (docs/protocol.md,
+/// defect 2). The verbs rely on it wherever PostgreSQL locks a row first.
 pub(crate) struct Writer<'c> {
     tx: Tx<'c>,
     clock: Arc<dyn Clock>,
@@ -56,6 +61,7 @@ impl Writer<'_> {
         ThreadMailbox::start("outlast-sqlite-writer", |jobs| {
             let run = move || {
                 let mut writer = Writer {
+                    // Each job sets the time when it runs.
                     tx: Tx::new(&connection, Timestamp(0)),
                     clock,
                     jobs,
@@ -69,7 +75,9 @@ impl Writer<'_> {
     }
 
     fn run(&mut self) {
+        // Ends when every sender is dropped and no job waits.
         while let Some(first) = self.jobs.blocking_recv() {
+            // The only place that answers, after the commit of the whole group.
             for work in self.group(first) {
                 work.answer();
             }
@@ -84,7 +92,8 @@ impl Writer<'_> {
         // wait. A separate transaction for it would only delay them.
         let alone = first.promise() == Promise::Forgettable && self.jobs.is_empty();
         // Takes the lock before it collects the other jobs. Verbs that arrive while another
-        // process writes then still join this transaction.
+        // process writes then still join this transaction. A deferred transaction would fail at its
+        // first write when another process has written since it read (docs/protocol.md, defect 19).
         let begun = self
             .wait_for_the_disk(!alone)
             .and_then(|()| self.tx.execute("begin immediate"));
@@ -93,6 +102,7 @@ impl Writer<'_> {
             Err(cause) => return self.refuse_waiting(first, cause),
         };
         if let Err(cause) = self.commit() {
+            // Nothing of the group is stored, so no verb may keep its answer.
             let cause = Arc::new(cause);
             undo(&mut done, &|operation| {
                 error::explain(operation, cause.clone())
@@ -114,6 +124,9 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Runs `first`, and then jobs that wait already.
+    ///
+    /// Never waits for more jobs: the first caller would pay for it with its latency.
     fn run_waiting(&mut self, first: Box<dyn Work>) -> Vec<Box<dyn Work>> {
         let before = self.tx.connection.total_changes();
         let mut done = Vec::new();
@@ -122,6 +135,7 @@ impl Writer<'_> {
             let intact = self.run_one(work.as_mut());
             done.push(work);
             if !intact {
+                // The verbs before this one are lost with it, although they succeeded.
                 self.roll_back();
                 undo(&mut done, &error::transaction_lost);
                 return done;
@@ -148,9 +162,12 @@ impl Writer<'_> {
             return false;
         }
         let keep = work.run(&mut self.tx, self.clock.as_ref());
+        // After SQLite's own rollback the savepoint no longer exists.
         if self.tx.connection.is_autocommit() {
             return false;
         }
+        // `rollback to` undoes the writes, and the verb's inner savepoints with them. It leaves the
+        // savepoint itself open.
         let undone = keep || self.tx.execute("rollback to verb").is_ok();
         undone && self.tx.execute("release verb").is_ok()
     }
@@ -165,6 +182,7 @@ impl Writer<'_> {
             Ok(()) => {
                 self.transactions.fetch_add(1, Ordering::Relaxed);
             }
+            // A failed commit can leave the transaction open. The next `begin` would fail then.
             Err(_) => self.roll_back(),
         }
         committed
@@ -180,7 +198,7 @@ impl Writer<'_> {
 
     /// Fails all waiting jobs when the lock could not be taken.
     ///
-    /// Otherwise each of them would wait for the lock again.
+    /// Otherwise each of them would wait for the lock again, one busy timeout after the other.
     fn refuse_waiting(
         &mut self,
         first: Box<dyn Work>,
@@ -200,6 +218,7 @@ impl Writer<'_> {
     }
 }
 
+/// Replaces the answers of the jobs that had succeeded, or had not run, with an error.
 fn undo(done: &mut [Box<dyn Work>], reason: &dyn Fn(&'static str) -> Error) {
     for work in done {
         work.undo(reason);

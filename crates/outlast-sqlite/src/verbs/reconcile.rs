@@ -61,7 +61,7 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
     Ok(found)
 }
 
-struct Suspect {
+struct Candidate {
     id: InstanceId,
     /// The progress of its join, when it waits for children.
     joins: Option<Barrier>,
@@ -74,14 +74,14 @@ struct Suspect {
     held_in: Option<(InstanceId, i32)>,
 }
 
-impl Suspect {
-    fn decode(row: &Row<'_>) -> rusqlite::Result<Suspect> {
+impl Candidate {
+    fn decode(row: &Row<'_>) -> rusqlite::Result<Candidate> {
         let id = InstanceId(row.get("id")?);
         let (blocked, joins): (bool, bool) = (row.get("blocked")?, row.get("joins")?);
         let held = row.get::<_, Option<bool>>("held")? == Some(true);
         let key: Option<String> = row.get("partition_key")?;
         let parent = decode::parent(row)?.filter(|_| held);
-        Ok(Suspect {
+        Ok(Candidate {
             id,
             joins: joins.then(|| Barrier::decode(id, row)).transpose()?,
             joining: row.get("joining")?,
@@ -92,10 +92,10 @@ impl Suspect {
     }
 }
 
-fn page(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Vec<Suspect>, Fault> {
+fn page(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Vec<Candidate>, Fault> {
     let after = request.after.map_or(i64::MIN, |id| id.0);
     let mut statement = tx.prepare(PAGE)?;
-    let page = statement.query_map(params![after, request.max as i64], Suspect::decode)?;
+    let page = statement.query_map(params![after, request.max as i64], Candidate::decode)?;
     Ok(page.collect::<rusqlite::Result<_>>()?)
 }
 

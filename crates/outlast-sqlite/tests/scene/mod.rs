@@ -1,6 +1,6 @@
-//! What the tests of this store set up, in few words.
+//! Helpers for the tests of this store.
 #![allow(dead_code, reason = "each test file uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "what a test cannot do, it fails with")]
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use outlast_core::{
     Answer, Claim, ClaimRef, ClaimRequest, Claimed, Commit, InstanceId, Json, MachineVersion,
@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A folder that goes with the test, and a path in it where no file is yet.
+/// Returns a folder that is removed when it is dropped, and the path of a file in it that does not
+/// exist yet.
 pub(crate) fn new_path() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("outlast.db");

@@ -93,7 +93,7 @@ impl Client {
             match answer {
                 // Sends the hint again for a repeated cancel: the first hint may have been lost.
                 CancelAnswer::Requested(Status::Executing)
-                | CancelAnswer::AlreadyRequested(Status::Executing) => hints.told.push(id),
+                | CancelAnswer::AlreadyRequested(Status::Executing) => hints.cancelled.push(id),
                 CancelAnswer::NeverStarted => hints.ended.push(id),
                 CancelAnswer::Requested(_)
                 | CancelAnswer::AlreadyRequested(_)
@@ -118,7 +118,7 @@ impl Client {
                 TerminateAnswer::Terminated(before) => {
                     hints.ended.push(id);
                     if *before == Status::Executing {
-                        hints.told.push(id);
+                        hints.cancelled.push(id);
                     }
                 }
                 TerminateAnswer::AlreadyEnded(_) | TerminateAnswer::NotFound => {}

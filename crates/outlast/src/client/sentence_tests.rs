@@ -160,7 +160,7 @@ fn a_sleep_says_until_when() {
 }
 
 #[test]
-fn a_join_says_how_many_are_missing_and_how_many_went_wrong() {
+fn a_join_says_how_many_children_are_missing_and_how_many_failed() {
     use Status::{AwaitingSignal, Cancelled, Done, Failed};
     for (children_pending, children, expected) in [
         (
@@ -194,7 +194,7 @@ fn a_join_says_how_many_are_missing_and_how_many_went_wrong() {
 }
 
 #[test]
-fn what_is_due_says_what_keeps_it() {
+fn a_due_instance_says_why_it_does_not_run() {
     let due = instance(Status::Runnable);
     let paused = InstanceFacts {
         queue: Some(QueueSummary {
@@ -267,7 +267,7 @@ fn what_is_due_says_what_keeps_it() {
 }
 
 #[test]
-fn what_starts_later_says_when_and_what_went_wrong_before() {
+fn a_delayed_instance_says_when_it_runs_and_its_last_error() {
     let later = Instance {
         eligible_at: NOW + SECOND * 40,
         ..instance(Status::Runnable)
@@ -299,7 +299,7 @@ fn what_starts_later_says_when_and_what_went_wrong_before() {
 }
 
 #[test]
-fn what_starts_later_says_too_that_nobody_there_could_run_it() {
+fn a_delayed_instance_says_that_no_live_worker_can_run_it() {
     let later = Instance {
         eligible_at: NOW + SECOND * 40,
         ..instance(Status::Runnable)
@@ -321,7 +321,7 @@ fn what_starts_later_says_too_that_nobody_there_could_run_it() {
 }
 
 #[test]
-fn what_runs_says_where_and_whether_anybody_still_does() {
+fn a_running_instance_names_its_worker_and_the_end_of_its_lease() {
     let running = Instance {
         locked_by: Some(WorkerId(1)),
         ..instance(Status::Executing)
@@ -348,7 +348,7 @@ fn what_runs_says_where_and_whether_anybody_still_does() {
 }
 
 #[test]
-fn what_has_ended_says_when_and_why() {
+fn an_ended_instance_says_when_and_why_it_ended() {
     let at = Some(NOW - SECOND * 180);
     let done = Instance {
         finished_at: at,
@@ -424,7 +424,7 @@ fn a_join_says_what_wakes_its_parent_and_until_when() {
 }
 
 #[test]
-fn what_waits_for_a_place_in_a_window_says_how_wide_it_is() {
+fn a_held_child_says_how_wide_its_window_is() {
     let held = Instance {
         held: Some(true),
         ..instance(Status::Runnable)
@@ -452,7 +452,7 @@ fn what_waits_for_a_place_in_a_window_says_how_wide_it_is() {
 }
 
 #[test]
-fn what_was_asked_to_end_says_by_whom_and_who_decides() {
+fn an_instance_that_was_asked_to_end_says_by_whom_and_who_decides() {
     let asked = |status, answered| Instance {
         cancel: Some(CancelRequest {
             reason: "cancelled by ada: ordered twice".into(),
@@ -661,7 +661,7 @@ fn a_workflow_says_what_it_waits_for_by_kind_name_and_call() {
 }
 
 #[test]
-fn a_workflow_whose_history_does_not_tell_says_what_its_row_does() {
+fn a_workflow_whose_history_shows_no_wait_is_explained_by_its_row() {
     let parked = Instance {
         awaits: Some(vec!["approved".into()]),
         ..workflow(Status::AwaitingSignal)
@@ -718,7 +718,7 @@ fn a_blocked_workflow_shows_both_sides_and_when_it_is_tried_again() {
 }
 
 #[test]
-fn the_one_step_of_a_workflow_is_not_told() {
+fn the_one_step_of_a_workflow_is_not_named() {
     let around = with(vec![able()]);
     let running = Instance {
         locked_by: Some(WorkerId(1)),

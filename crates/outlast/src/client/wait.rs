@@ -91,7 +91,7 @@ impl Client {
     ///
     /// A node without the hint finds out by polling; a cancelled running step within a third of
     /// its lease.
-    pub async fn wait_told(&self) {
+    pub async fn flush_hints(&self) {
         self.hub.flushed().await;
     }
 

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_codec_wrote_was_changed() {
+    fn text_that_no_codec_wrote_is_reported_as_changed() {
         for text in [
             "",
             "1",
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_says_why() {
+    fn a_refusal_keeps_its_reason() {
         for error in [
             CodecError::NotEncoded,
             CodecError::OldForm,

@@ -179,7 +179,7 @@ mod tests {
     };
 
     #[test]
-    fn what_one_key_wrote_every_ring_that_has_it_reads() {
+    fn a_keyring_decodes_the_values_of_every_key_that_it_has() {
         let old = Keyring::new("old", &[1; 32]).unwrap();
         let both = Keyring::new("new", &[2; 32]).unwrap();
         let both = both.and("old", &[1; 32]).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_value_is_never_encrypted_alike() {
+    fn encrypting_a_value_twice_gives_different_bytes() {
         let keys = Keyring::new("k", &[1; 32]).unwrap();
         let [one, other] = [(); 2].map(|()| keys.encode(b"secret", &PLACE).unwrap());
         assert_ne!(one.bytes[..NONCE_BYTES], other.bytes[..NONCE_BYTES]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_is_noticed_and_so_is_every_other_place() {
+    fn decoding_fails_for_a_changed_bit_and_for_another_place() {
         let keys = Keyring::new("k", &[1; 32]).unwrap();
         let encoded = keys.encode(b"secret", &PLACE).unwrap();
         for position in 0..encoded.bytes.len() * 8 {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_does_not_pass_for_another_of_the_same_bytes() {
+    fn a_value_does_not_decode_under_another_key_id_with_the_same_bytes() {
         let keys = Keyring::new("a", &[1; 32])
             .unwrap()
             .and("b", &[1; 32])
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_with_the_reason() {
+    fn an_invalid_key_is_refused_with_the_reason() {
         for (id, key, reason) in [
             ("k", &[1; 31][..], "has 31 bytes; a key has exactly 32"),
             ("k", &[1; 33][..], "has 33 bytes"),

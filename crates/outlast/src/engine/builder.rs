@@ -299,10 +299,10 @@ fn check(settings: &Settings) -> Result<(), Invalid> {
 
 /// Returns the host name if it is known. Only people read it.
 fn host() -> String {
-    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let told = told.or_else(|| std::env::var("HOSTNAME").ok());
-    let told = told.map(|name| name.trim().to_owned());
-    told.filter(|name| limits::check_new_name("host", name).is_ok())
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = name.or_else(|| std::env::var("HOSTNAME").ok());
+    let name = name.map(|it| it.trim().to_owned());
+    name.filter(|it| limits::check_new_name("host", it).is_ok())
         .unwrap_or_else(|| "unknown".into())
 }
 

@@ -35,8 +35,8 @@ impl CancelWatcher {
                 () = self.node.cancel_alarm.rung(latest) => {}
             }
             // The alarm rang before its time: a hint came.
-            let told = Instant::now() < latest;
-            if !told && !self.has_run_since(looked) {
+            let is_hinted = Instant::now() < latest;
+            if !is_hinted && !self.has_run_since(looked) {
                 looked = Instant::now();
                 continue;
             }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_the_store_does_not_have_is_lost_unless_its_outcome_is_on_the_way() {
+    fn a_claim_missing_in_the_store_is_lost_unless_its_commit_is_under_way() {
         for (doing, is_lost) in [
             (Phase::Waiting, true),
             (running(CLAIM), true),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_told_to_the_claim_it_was_found_with_and_to_no_later_one() {
+    fn a_cancel_sets_the_flag_only_of_the_claim_it_was_read_for() {
         let request = CancelRequest {
             reason: "cancelled by ada".into(),
             requested_at: Timestamp(0),

@@ -41,12 +41,12 @@ impl Notifier {
         let stop: CancellationToken = self.node.stop.everything.clone();
         let mut backoff = Backoff::default();
         loop {
-            let heard = tokio::select! {
+            let received = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                heard = self.run_once() => heard,
+                received = self.run_once() => received,
             };
-            match heard {
+            match received {
                 Ok(Notified::Hints) => backoff.reset(),
                 Ok(Notified::Unsupported) => {
                     if !paused(DEAF_INTERVAL, &stop).await {

@@ -38,7 +38,7 @@ const LAST_CALLS: Duration = Duration::from_secs(5);
 /// How long a step that awaits may take to be dropped after its grace.
 const DROPPED_BY: Duration = Duration::from_secs(1);
 /// How long the last hints to other nodes may take when an engine stops.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_HINTS: Duration = Duration::from_secs(1);
 
 /// A running engine. It is also a [`Client`]: insert, signal and wait through it.
 ///
@@ -95,7 +95,7 @@ impl Engine {
             .upkeep
             .spawn(Notifier::new(engine.node.clone()).run());
         if engine.node.settings.roles.maintenance {
-            engine.keep_house();
+            engine.start_maintenance();
         }
         if engine.node.settings.roles.worker {
             engine.work().await?;
@@ -148,7 +148,7 @@ impl Engine {
         Ok(())
     }
 
-    fn keep_house(&self) {
+    fn start_maintenance(&self) {
         let node = || self.node.clone();
         self.upkeep.spawn(Reaper::new(node()).run());
         self.upkeep.spawn(Timers::new(node()).run());
@@ -180,7 +180,7 @@ impl Engine {
             self.late.store(true, Ordering::SeqCst);
         }
         node.stop.grace.cancel();
-        self.outwait().await;
+        self.wait_for_work().await;
         // This drops the last outbox, so the committers end.
         *self.fast_path() = None;
         node.stop.everything.cancel();
@@ -188,11 +188,11 @@ impl Engine {
         // A store that does not answer must not delay the stop.
         let upkeep = tokio::time::timeout(LAST_CALLS, self.upkeep.wait()).await;
         if let Some(stats_flusher) = &self.stats_flusher {
-            let _ = tokio::time::timeout(LAST_WORDS, stats_flusher.record()).await;
+            let _ = tokio::time::timeout(LAST_HINTS, stats_flusher.record()).await;
         }
         self.deregister().await;
         // Other nodes find by polling what these hints would have announced.
-        let _ = tokio::time::timeout(LAST_WORDS, node.client.hub.flushed()).await;
+        let _ = tokio::time::timeout(LAST_HINTS, node.client.hub.flushed()).await;
         self.end_watchdog();
         if let (Some(watchdog), Ok(())) = (&self.watchdog, upkeep) {
             watchdog.ended().await;
@@ -209,7 +209,7 @@ impl Engine {
     ///
     /// Those steps never end, and they hold up the other tasks of their thread. Steps that await
     /// have been dropped by now.
-    async fn outwait(&self) {
+    async fn wait_for_work(&self) {
         let grace_over = Instant::now();
         while tokio::time::timeout(DROPPED_BY, self.work.wait())
             .await

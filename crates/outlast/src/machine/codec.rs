@@ -270,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_does_not_fit_says_at_which_step() {
+    fn the_error_of_a_state_that_does_not_decode_names_its_step() {
         let error =
             decode::<Order>("start", &Json::parse(r#"{"number":"x"}"#).unwrap()).unwrap_err();
         assert!(error.to_string().contains("step start"), "{error}");
     }
 
     #[test]
-    fn what_is_not_adjacently_tagged_is_refused_with_the_way_to_mend_it() {
+    fn a_type_that_is_not_adjacently_tagged_is_refused_with_the_remedy() {
         #[derive(Debug, Deserialize)]
         #[allow(dead_code)]
         enum External {

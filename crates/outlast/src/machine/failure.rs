@@ -72,15 +72,15 @@ impl fmt::Debug for StepError {
 ///
 /// Skips a cause that its error already quotes.
 pub(crate) fn write_chain(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut told = error.to_string();
-    write!(f, "{told}")?;
+    let mut previous = error.to_string();
+    write!(f, "{previous}")?;
     let mut cause = error.source();
     while let Some(error) = cause {
         let text = error.to_string();
-        if !told.contains(&text) {
+        if !previous.contains(&text) {
             write!(f, ": {text}")?;
         }
-        told = text;
+        previous = text;
         cause = error.source();
     }
     Ok(())

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_join_is_what_the_store_is_told() {
+    fn the_settings_of_a_fan_out_are_those_of_its_join() {
         assert_eq!(none().join(), Ok(Join::default()));
         assert_eq!(none().all().join(), Ok(Join::default()));
         let mut join = none()
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_join_that_is_told_two_things_says_which() {
+    fn conflicting_join_settings_are_refused_by_name() {
         let both = refusal(none().fail_fast().quorum(2));
         assert!(
             both.contains(".fail_fast()") && both.contains(".quorum()"),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_join_of_all_has_no_rest_unless_its_time_may_be_up() {
+    fn a_join_of_all_has_no_rest_without_a_deadline() {
         let refused = refusal(none().cancel_rest());
         assert!(refused.contains("no rest"), "{refused}");
         let mut late = none().deadline(Duration::from_secs(1)).cancel_rest();

@@ -96,8 +96,8 @@ impl WokenBy {
 
 /// The names in one transition, and the length of its error. The two bounds keep a history without
 /// states bounded.
-const NAMES_TOLD: usize = 5;
-const ERROR_BYTES_TOLD: usize = 1024;
+const NAMES_MAX: usize = 5;
+const ERROR_BYTES_MAX: usize = 1024;
 
 impl History {
     /// Creates the event of this outcome, if the machine records it.
@@ -113,13 +113,13 @@ impl History {
         if place > TRANSITIONS_MAX {
             return None;
         }
-        let mut told = Transition::of(claim, outcome);
-        told.is_last = place == TRANSITIONS_MAX;
+        let mut transition = Transition::of(claim, outcome);
+        transition.is_last = place == TRANSITIONS_MAX;
         if has_states {
-            told.add_states(claim, outcome, place);
+            transition.add_states(claim, outcome, place);
         }
         // A state can be too deep when it is nested in an event.
-        let data = Json::of(&told).or_else(|_| Json::of(&told.without_states()));
+        let data = Json::of(&transition).or_else(|_| Json::of(&transition.without_states()));
         Some(NewEvent {
             kind: EventKind::Transitioned,
             call: None,
@@ -134,7 +134,7 @@ impl History {
 
 impl Transition {
     fn of(claim: &Claim, outcome: &Outcome) -> Transition {
-        let told = Transition {
+        let common = Transition {
             outcome: outcome_word(outcome).into(),
             attempt: claim.attempt,
             crashes: claim.crashes,
@@ -146,13 +146,13 @@ impl Transition {
         match outcome {
             Outcome::Next { step, .. } => Transition {
                 to: Some(step.clone()),
-                ..told
+                ..common
             },
             Outcome::Retry { delay, error, .. } => Transition {
                 to: Some(claim.step.clone()),
                 after_us: us(*delay),
                 error: error.as_deref().map(beginning),
-                ..told
+                ..common
             },
             Outcome::Wait {
                 names: awaited,
@@ -163,7 +163,7 @@ impl Transition {
                 to: Some(step.clone()),
                 awaits: names(awaited.iter()),
                 after_us: timeout.and_then(us),
-                ..told
+                ..common
             },
             Outcome::FanOut {
                 children,
@@ -174,15 +174,15 @@ impl Transition {
                 to: Some(step.clone()),
                 children: Some(children.len()),
                 after_us: join.deadline.and_then(us),
-                ..told
+                ..common
             },
             Outcome::Fail { reason, .. } | Outcome::Cancel { reason } => Transition {
                 error: Some(beginning(reason)),
-                ..told
+                ..common
             },
-            Outcome::Done { .. } => told,
+            Outcome::Done { .. } => common,
             // Outcomes of workflows, whose events the replay writes.
-            Outcome::Flow { .. } | Outcome::ContinueAsNew { .. } => told,
+            Outcome::Flow { .. } | Outcome::ContinueAsNew { .. } => common,
         }
     }
 
@@ -223,22 +223,22 @@ fn woken_by(claim: &Claim) -> Option<WokenBy> {
 
 /// Returns the first few distinct names.
 fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
+    let mut distinct: Vec<String> = Vec::new();
     for name in all {
-        if told.len() == NAMES_TOLD {
+        if distinct.len() == NAMES_MAX {
             break;
         }
-        if !told.contains(name) {
-            told.push(name.clone());
+        if !distinct.contains(name) {
+            distinct.push(name.clone());
         }
     }
-    told
+    distinct
 }
 
 fn beginning(error: &str) -> String {
     let mut text = clean_error(error);
-    if text.len() > ERROR_BYTES_TOLD {
-        text.truncate(text.floor_char_boundary(ERROR_BYTES_TOLD));
+    if text.len() > ERROR_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
         text.push('…');
     }
     text
@@ -257,23 +257,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_without_a_state_has_an_end_too() {
+    fn the_names_and_the_error_of_an_event_are_bounded() {
         let many: Vec<String> = (0..100).map(|n| format!("signal {}", n % 50)).collect();
-        let told = names(many.iter());
-        assert_eq!(told.len(), NAMES_TOLD);
-        assert_eq!(told[..2], ["signal 0", "signal 1"]);
+        let distinct = names(many.iter());
+        assert_eq!(distinct.len(), NAMES_MAX);
+        assert_eq!(distinct[..2], ["signal 0", "signal 1"]);
         let twice = ["paid".to_owned(), "paid".to_owned()];
         assert_eq!(names(twice.iter()), ["paid"]);
         let long = beginning(&"é".repeat(5_000));
-        assert!(long.len() <= ERROR_BYTES_TOLD + '…'.len_utf8());
+        assert!(long.len() <= ERROR_BYTES_MAX + '…'.len_utf8());
         assert!(long.ends_with("é…"));
         assert_eq!(beginning("a\0b"), "a\u{fffd}b");
     }
 
     #[test]
-    fn the_words_are_those_of_json() {
+    fn woken_by_has_the_same_words_as_its_json() {
         for by in [WokenBy::Signal, WokenBy::Timeout, WokenBy::Cancel] {
-            let json = serde_json::to_string(&by).expect("a word");
+            let json = serde_json::to_string(&by).expect("it serializes");
             assert_eq!(json, format!("{:?}", by.as_str()));
         }
     }

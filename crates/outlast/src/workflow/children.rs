@@ -115,7 +115,7 @@ impl ChildRef {
     /// again.
     pub fn signal<S: Signal>(&self, signal: S) -> Call<'static, ChildSignalAnswer> {
         let payload = signal.payload();
-        self.tell(S::NAME, move |client, child, key| async move {
+        self.send(S::NAME, move |client, child, key| async move {
             let payload = payload.map_err(|invalid| invalid.to_string())?;
             let mut message = NewSignal::new(child.into(), S::NAME, payload);
             message.dedup_key = Some(key);
@@ -138,7 +138,7 @@ impl ChildRef {
         let note = Note::by(format!("parent {parent}")).because(reason.to_string());
         // Read when the call is made, so that the value is the same whenever the code runs again.
         let knows_end = self.status().is_some();
-        self.tell("cancel", move |client, child, _| async move {
+        self.send("cancel", move |client, child, _| async move {
             let answer = client.cancel(child, note.clone()).await;
             Ok(match answer.map_err(|error| error.to_string())? {
                 CancelAnswer::Requested(_) | CancelAnswer::AlreadyRequested(_) => {
@@ -153,7 +153,7 @@ impl ChildRef {
     }
 
     /// Creates a recorded call that sends a message to the child.
-    fn tell<T, F, Fut>(&self, name: &str, send: F) -> Call<'static, T>
+    fn send<T, F, Fut>(&self, name: &str, send: F) -> Call<'static, T>
     where
         T: Serialize + Send,
         F: FnOnce(Client, InstanceId, String) -> Fut + Send + 'static,
@@ -176,7 +176,7 @@ impl ChildRef {
             let answer = send(client, child, key).await.map_err(failed)?;
             Json::of(&answer).map_err(|invalid| failed(invalid.to_string()))
         });
-        self.flow.work(CallKind::Tell, name, work)
+        self.flow.work(CallKind::Message, name, work)
     }
 }
 

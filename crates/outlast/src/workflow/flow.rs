@@ -232,7 +232,7 @@ impl Flow {
 
     /// Returns [`now`](Flow::now) as it is stored.
     pub fn timestamp(&self) -> Timestamp {
-        self.lock().tell_now()
+        self.lock().read_clock()
     }
 
     /// Returns a random number, the same whenever the workflow runs again.

@@ -134,7 +134,7 @@ impl Waiting {
             }
         }
         self.run_works(wait, shape);
-        match self.flow.lock().tell_the_one_step() {
+        match self.flow.lock().deliver_only_step() {
             true => Poll::Ready(Ok(())),
             false => Poll::Pending,
         }

@@ -1,4 +1,4 @@
-//! What the crate promises, on both stores. One program, so that it is linked once.
+//! Tests of the engine and the client on both stores. One program, so that it is linked once.
 
 mod support;
 

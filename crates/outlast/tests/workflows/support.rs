@@ -1,4 +1,5 @@
-//! Runs a test on both stores, at a time that the test sets, with workflows that are written where they are tested.
+//! Runs each test on both stores, with a clock that the test sets. The workflow of a test is a
+//! closure in the test.
 
 #![allow(
     dead_code,
@@ -24,7 +25,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-/// Makes a test on each store of every function named: `async fn a_sentence(ground: Ground)`.
+/// Makes one test per store of each function `async fn a_sentence(ground: Ground)`.
 macro_rules! on_both_stores {
     ($($name:ident),+ $(,)?) => {
         mod sqlite {
@@ -44,20 +45,20 @@ macro_rules! on_both_stores {
 }
 pub(crate) use on_both_stores;
 
-/// Where a test stands: a store of its own, and its clock.
+/// The environment of one test: its own store and its clock.
 pub(crate) struct Ground {
     pub(crate) clock: ManualClock,
-    pub(crate) store: Arc<dyn Place>,
+    pub(crate) store: Arc<dyn TestStore>,
     pub(crate) client: Client,
     harness: Box<dyn Fn() -> HarnessBuilder + Send + Sync>,
     raw: Raw,
 }
 
-pub(crate) trait Place: Store + Inspect {}
+pub(crate) trait TestStore: Store + Inspect {}
 
-impl<S: Store + Inspect> Place for S {}
+impl<S: Store + Inspect> TestStore for S {}
 
-/// The database itself.
+/// How to reach the database without the store.
 enum Raw {
     Sqlite(PathBuf),
     Postgres(String),
@@ -75,7 +76,7 @@ impl Ground {
         }
     }
 
-    /// A worker here, with the children that tests start.
+    /// Creates a worker that can run the children that tests start.
     pub(crate) fn worker(&self) -> HarnessBuilder {
         let worker = (self.harness)().jumps_max(100);
         worker
@@ -85,27 +86,27 @@ impl Ground {
             .workflow(Kid)
     }
 
-    /// A worker that runs this as the workflow of the test.
+    /// Creates a worker that runs this workflow and the children.
     pub(crate) async fn runs(&self, script: Script) -> Harness {
         self.worker().workflow(script).build().await.unwrap()
     }
 
-    /// A worker that runs nothing but children.
+    /// Creates a worker that runs only children.
     pub(crate) async fn runs_children(&self) -> Harness {
         self.worker().build().await.unwrap()
     }
 
-    /// A worker that runs nothing but the workflow of the test.
+    /// Creates a worker that runs only the workflow of the test.
     pub(crate) async fn runs_only(&self, script: Script) -> Harness {
         (self.harness)().workflow(script).build().await.unwrap()
     }
 
-    /// A worker with nothing to run yet.
+    /// Creates a worker that has no machines yet.
     pub(crate) fn bare(&self) -> HarnessBuilder {
         (self.harness)()
     }
 
-    /// Does something to the database behind everybody's back.
+    /// Runs SQL on the database without the store.
     pub(crate) async fn tamper(&self, sql: &str) {
         match &self.raw {
             Raw::Sqlite(path) => {
@@ -121,7 +122,7 @@ impl Ground {
         }
     }
 
-    /// A list of one number, as it is stored.
+    /// Returns a list of one number as the store writes it.
     pub(crate) fn list_of_one(&self, number: i32) -> String {
         match &self.raw {
             Raw::Sqlite(_) => format!("[{number}]"),
@@ -129,7 +130,7 @@ impl Ground {
         }
     }
 
-    /// All that is stored, as text: every byte of the file and of its log; every column of every table.
+    /// Returns all stored data as text: the bytes of the file and of its log, or every row.
     pub(crate) async fn everything(&self) -> String {
         match &self.raw {
             Raw::Sqlite(path) => {
@@ -155,7 +156,8 @@ impl Ground {
     }
 }
 
-/// Makes a test on each store of every function named, in the time of its clock: `async fn a_sentence(store: S)`.
+/// Makes one test per store of each function `async fn a_sentence(store: S)`, with the clock of
+/// the store.
 macro_rules! on_both_stores_in_real_time {
     ($($name:ident),+ $(,)?) => {
         mod sqlite {
@@ -213,7 +215,8 @@ pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Ground
     }
 }
 
-/// A workflow that is written where it is tested. Another one of the same name is another build of it.
+/// A workflow whose code is a closure in the test. All scripts have the same name, so two of them
+/// are two builds of one workflow.
 #[derive(Clone)]
 pub(crate) struct Script(Arc<Code>);
 
@@ -251,13 +254,13 @@ pub(crate) async fn begin(client: &Client, input: impl Serialize) -> Scripted {
 }
 
 /// Starts the workflow of the test and runs everything that can run now.
-pub(crate) async fn ran(harness: &mut Harness, input: impl Serialize) -> Scripted {
+pub(crate) async fn begin_and_run(harness: &mut Harness, input: impl Serialize) -> Scripted {
     let id = begin(harness, input).await;
     harness.run().await;
     id
 }
 
-/// What the workflow of the test came to.
+/// Returns the output of a workflow that is done.
 #[track_caller]
 pub(crate) fn output(instance: &Instance) -> Value {
     let error = instance.last_error.as_deref().unwrap_or_default();
@@ -265,7 +268,7 @@ pub(crate) fn output(instance: &Instance) -> Value {
     instance.result.as_ref().unwrap().decode().unwrap()
 }
 
-/// Why it failed.
+/// Returns the error of a workflow that failed.
 #[track_caller]
 pub(crate) fn reason(instance: &Instance) -> String {
     assert_eq!(instance.status, Status::Failed);
@@ -276,7 +279,7 @@ pub(crate) async fn get(client: &Client, target: impl Into<outlast::Target>) -> 
     client.get(target).await.unwrap().unwrap()
 }
 
-/// What a workflow came to that is run until nothing waits any more.
+/// Runs a workflow until nothing waits any more, and returns its output.
 pub(crate) async fn result_of(ground: &Ground, script: Script, input: impl Serialize) -> Value {
     let mut harness = ground.runs(script).await;
     let id = begin(&harness, input).await;
@@ -294,8 +297,8 @@ pub(crate) async fn history(client: &Client, id: impl Into<InstanceId>, run: i32
     client.history(request).await.unwrap().rows
 }
 
-/// The first run of a workflow, as words.
-pub(crate) async fn told(client: &Client, id: impl Into<InstanceId>) -> Vec<String> {
+/// Returns the events of the first run of a workflow, each as words.
+pub(crate) async fn history_words(client: &Client, id: impl Into<InstanceId>) -> Vec<String> {
     words(&history(client, id, 1).await)
 }
 
@@ -317,16 +320,16 @@ pub(crate) fn data(event: &Event) -> Value {
     event.data.decode().unwrap()
 }
 
-/// The only event of a kind.
+/// Returns the only event of a kind.
 #[track_caller]
-pub(crate) fn the(events: &[Event], kind: EventKind) -> &Event {
+pub(crate) fn only_event(events: &[Event], kind: EventKind) -> &Event {
     let mut found = events.iter().filter(|event| event.kind == kind);
-    let first = found.next().expect("there is one");
+    let first = found.next().expect("the history has an event of this kind");
     assert!(found.next().is_none(), "there are several {kind}");
     first
 }
 
-/// What has happened outside, in its order.
+/// The effects of the code of a test, in their order.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -343,7 +346,7 @@ impl Log {
         self.entries().iter().filter(|it| *it == what).count()
     }
 
-    /// A step with an effect that leads to a number.
+    /// Creates a step that notes its name and returns a number.
     pub(crate) fn step(&self, flow: &Flow, name: &'static str, result: u64) -> Call<'static, u64> {
         let log = self.clone();
         flow.step(name, async move || {
@@ -353,7 +356,7 @@ impl Log {
     }
 }
 
-/// A step that leads to a number.
+/// Creates a step that returns a number.
 pub(crate) fn number(flow: &Flow, name: &'static str, result: u64) -> Call<'static, u64> {
     flow.step(name, async move || Ok::<_, String>(result))
 }
@@ -384,7 +387,7 @@ impl Job for Double {
     }
 }
 
-/// A job that never works.
+/// A job that fails with its argument, or is cancelled with it.
 pub(crate) struct Fails;
 
 impl Job for Fails {
@@ -426,25 +429,25 @@ impl Machine for Turnstile {
     }
 }
 
-/// A workflow that does as its parent says.
+/// A workflow that does what its input says.
 pub(crate) struct Kid;
 
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Say {
-    /// End with this.
+    /// Returns this number.
     Give(u64),
     Fail(String),
-    /// Wait for [`Go`] and end with what it says.
+    /// Waits for [`Go`] and returns its number.
     Wait,
-    /// Wait for [`Go`], and then fail.
+    /// Waits for [`Go`], and then fails.
     WaitThenFail(String),
-    /// Sleep so many milliseconds, and end with this.
+    /// Sleeps this many milliseconds, and returns this number.
     Sleep(u64, u64),
-    /// Sleep so many milliseconds, and fail.
+    /// Sleeps this many milliseconds, and fails.
     SleepThenFail(u64, String),
-    /// Begin so many more runs, then wait for [`Go`].
-    Renew(u64),
-    /// When it is cancelled, end with this all the same.
+    /// Continues as new this many times, then waits for [`Go`].
+    ContinueAsNew(u64),
+    /// Waits for [`Go`]. Returns this number when it is cancelled.
     Stubborn(u64),
 }
 
@@ -470,8 +473,8 @@ impl Workflow for Kid {
                 flow.sleep(Duration::from_millis(ms)).await?;
                 Err(flow.fail(why))
             }
-            Say::Renew(0) => Ok(flow.signal::<Go>().await?.0),
-            Say::Renew(more) => flow.continue_as_new(Say::Renew(more - 1)),
+            Say::ContinueAsNew(0) => Ok(flow.signal::<Go>().await?.0),
+            Say::ContinueAsNew(more) => flow.continue_as_new(Say::ContinueAsNew(more - 1)),
             Say::Stubborn(n) => match flow.signal::<Go>().await {
                 Ok(_) => Ok(0),
                 Err(_) => Ok(n),
@@ -480,7 +483,7 @@ impl Workflow for Kid {
     }
 }
 
-/// The children of a workflow, as the store has them.
+/// Returns the children of a workflow from the store.
 pub(crate) async fn children(client: &Client, id: impl Into<InstanceId>) -> Vec<outlast::Child> {
     client.children(id.into()).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! A step that nobody handles.
+//! A step that `Machine::step` does not handle.
 
 use outlast::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A step that keeps something to its thread while it waits.
+//! A step that holds a value that is not `Send` while it awaits.
 
 use outlast::prelude::*;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! A workflow, started and registered as if it were a machine.
+//! A workflow, started as a machine.
 
 use outlast::prelude::*;
 

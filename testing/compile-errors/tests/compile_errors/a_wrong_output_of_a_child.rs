@@ -1,4 +1,4 @@
-//! A child whose output is taken for something else.
+//! A child whose output is read as another type.
 
 use outlast::prelude::*;
 

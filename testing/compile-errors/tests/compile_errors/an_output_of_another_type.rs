@@ -1,4 +1,4 @@
-//! An end with something that the machine does not lead to.
+//! An outcome `done` with a value that is not the machine's output.
 
 use outlast::prelude::*;
 

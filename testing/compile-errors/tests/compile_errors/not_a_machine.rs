@@ -1,4 +1,4 @@
-//! Something that is no machine, started as if it were.
+//! A type that is not a machine, started as one.
 
 use outlast::prelude::*;
 

@@ -49,7 +49,7 @@ impl Cascade {
 }
 
 impl Tables {
-    pub(super) fn leave(&mut self, cascade: Cascade) {
+    pub(super) fn add_cascade(&mut self, cascade: Cascade) {
         let id = self.next_id();
         self.cascades.insert(id, cascade);
     }
@@ -82,7 +82,7 @@ impl Tables {
         }
         children.sort();
         for id in children {
-            self.tell(id, &cascade, now, &mut effects, &mut cascaded);
+            self.act_on_child(id, &cascade, now, &mut effects, &mut cascaded);
         }
         cascaded.woken = self.settle(effects, now).woken;
         cascaded.more = !self.cascades.is_empty();
@@ -105,7 +105,7 @@ impl Tables {
             .collect()
     }
 
-    fn tell(
+    fn act_on_child(
         &mut self,
         id: InstanceId,
         cascade: &Cascade,
@@ -117,9 +117,9 @@ impl Tables {
             return;
         };
         let ran = row.status == Status::Executing;
-        let told = cascade.action.for_child(row.on_parent_close);
+        let policy = cascade.action.for_child(row.on_parent_close);
         let cause = Some(cascade.parent);
-        let told = match told {
+        let reached = match policy {
             ClosePolicy::Abandon => return,
             ClosePolicy::RequestCancel => {
                 match self.cancel_one(id, &cascade.note, cause, now, effects) {
@@ -137,7 +137,7 @@ impl Tables {
                 }
             }
         };
-        told.push(id);
+        reached.push(id);
         if ran {
             cascaded.running.push(id);
         }

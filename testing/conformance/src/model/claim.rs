@@ -96,7 +96,8 @@ impl Tables {
 
     /// Returns the claim with the data that its step may read.
     ///
-    /// Read after all rows are taken: the same verb may have claimed a child of a retried parent.
+    /// The caller takes all rows first: the verb may also have claimed a child of a retried
+    /// parent.
     pub(super) fn claim_on(&self, id: InstanceId, now: Timestamp) -> Option<Claim> {
         let row = self.instances.get(&id)?;
         Some(Claim {

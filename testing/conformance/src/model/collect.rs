@@ -39,7 +39,9 @@ impl Tables {
             .retain(|operation| operation.instance != Some(id));
     }
 
-    /// Removes old operations on queues and on deleted instances. No instance takes them along.
+    /// Removes old operations on queues and on deleted instances.
+    ///
+    /// Other operations are removed with their instance.
     fn forget_operations(&mut self, before: Timestamp) {
         let instances = &self.instances;
         let belongs = |operation: &Operation| {

@@ -98,7 +98,9 @@ impl Tables {
                 window,
                 then,
             } => self.flow(id, &received, (children, window), then, now, effects),
-            Outcome::ContinueAsNew { state } => self.renew(id, &received, state, now, woken),
+            Outcome::ContinueAsNew { state } => {
+                self.continue_as_new(id, &received, state, now, woken);
+            }
             Outcome::Done { result } => {
                 self.row(id).result = Some(result);
                 self.finish(id, Status::Done, None, now, effects);
@@ -220,8 +222,8 @@ impl Tables {
     ) {
         self.consume(id, received, now);
         let round = self.row(id).round + 1;
-        let is_wished_to_end = self.is_cancel_pending(id);
-        let (started, dropped) = match is_wished_to_end {
+        let is_cancelled = self.is_cancel_pending(id);
+        let (started, dropped) = match is_cancelled {
             true => (0, Vec::new()),
             false => self.spawn(Parent { id, round }, children, join, now, effects),
         };
@@ -242,12 +244,12 @@ impl Tables {
             started,
             failed: 0,
             first_failure: None,
-            joined: match is_wished_to_end {
+            joined: match is_cancelled {
                 true => None,
                 false => join.until.decided(started, started, 0),
             },
         });
-        if is_wished_to_end || row.barrier.is_some_and(|it| it.joined.is_some()) {
+        if is_cancelled || row.barrier.is_some_and(|it| it.joined.is_some()) {
             make_runnable(row, now, &mut effects.woken);
             effects.decided.extend(of_join(row));
         } else {

@@ -53,7 +53,8 @@ impl Tables {
         own.extend(self.join_parents(&ended, now, &mut woken));
         self.pass_places_on(&ended, now, &mut woken);
         let cascades = !own.is_empty();
-        own.into_iter().for_each(|cascade| self.leave(cascade));
+        own.into_iter()
+            .for_each(|cascade| self.add_cascade(cascade));
         Settled { woken, cascades }
     }
 
@@ -135,7 +136,7 @@ impl Tables {
         decide(row, now, woken)
     }
 
-    /// Gives as many places of a round as became free.
+    /// Gives a place to one waiting child for each place of its round that became free.
     fn pass_places_on(
         &mut self,
         ended: &[(InstanceId, bool)],

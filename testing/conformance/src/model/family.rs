@@ -89,7 +89,7 @@ impl Tables {
             return CancelAnswer::AlreadyEnded(before);
         }
         if row.held == Some(true) {
-            self.put_an_end(id, note.cancellation(), now, effects);
+            self.end_as_cancelled(id, note.cancellation(), now, effects);
             self.record(Verb::Cancel, id, before, note, cause, now);
             return CancelAnswer::NeverStarted;
         }
@@ -102,13 +102,13 @@ impl Tables {
             answered: false,
         });
         row.updated_at = now;
-        self.let_answer(id, now, effects);
+        self.wake_to_answer(id, now, effects);
         self.record(Verb::Cancel, id, before, note, cause, now);
         CancelAnswer::Requested(before)
     }
 
     /// Wakes an instance that is not executing, so that it answers its cancel.
-    fn let_answer(&mut self, id: InstanceId, now: Timestamp, effects: &mut Effects) {
+    fn wake_to_answer(&mut self, id: InstanceId, now: Timestamp, effects: &mut Effects) {
         let Some(row) = self.instances.get_mut(&id) else {
             return;
         };
@@ -149,13 +149,19 @@ impl Tables {
         if before.is_terminal() {
             return TerminateAnswer::AlreadyEnded(before);
         }
-        self.put_an_end(id, note.termination(), now, effects);
+        self.end_as_cancelled(id, note.termination(), now, effects);
         self.record(Verb::Terminate, id, before, note, cause, now);
         TerminateAnswer::Terminated(before)
     }
 
     /// Finishes an instance as cancelled, in any status.
-    fn put_an_end(&mut self, id: InstanceId, error: String, now: Timestamp, effects: &mut Effects) {
+    fn end_as_cancelled(
+        &mut self,
+        id: InstanceId,
+        error: String,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
         if let Some(row) = self.instances.get_mut(&id) {
             row.revision = row.revision.next();
             row.crashes = 0;

@@ -19,7 +19,7 @@ impl Tables {
         let mut effects = Effects::default();
         let mut woken_instances = Vec::new();
         for id in due {
-            if self.time_is_up(id, now, &mut effects) {
+            if self.fire_one(id, now, &mut effects) {
                 woken_instances.push(id);
             }
         }
@@ -35,7 +35,7 @@ impl Tables {
     /// Returns whether the deadline woke the row.
     ///
     /// A row that needs all and lacks more stays parked.
-    fn time_is_up(&mut self, id: InstanceId, now: Timestamp, effects: &mut Effects) -> bool {
+    fn fire_one(&mut self, id: InstanceId, now: Timestamp, effects: &mut Effects) -> bool {
         let Some(row) = self.instances.get_mut(&id) else {
             return false;
         };

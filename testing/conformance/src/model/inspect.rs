@@ -120,7 +120,7 @@ impl Inspect for Model {
     }
 
     async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
-        self.alone("run_stats", |tables, _| tables.traffic_since(since))
+        self.alone("run_stats", |tables, _| tables.run_stats_since(since))
     }
 
     /// Finds nothing: the model has no database that could be unhealthy.

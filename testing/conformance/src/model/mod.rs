@@ -152,7 +152,7 @@ impl Store for Model {
     }
 
     async fn add_run_stats(&self, stats: RunStats) -> Result<()> {
-        self.alone("record", |tables, now| tables.add_traffic(stats, now))
+        self.alone("record", |tables, now| tables.add_run_stats(stats, now))
     }
 
     async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled> {

@@ -101,7 +101,7 @@ impl Tables {
 
     /// Gives a place to a child that waits in a window where no child has one.
     ///
-    /// It would wait for ever.
+    /// Otherwise the child would wait for ever.
     fn check_hold(
         &mut self,
         id: InstanceId,

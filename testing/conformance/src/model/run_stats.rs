@@ -4,7 +4,7 @@ use super::Tables;
 use outlast_core::{Delays, Result, RunStats, Runs, Timestamp, limits, minute_of};
 
 impl Tables {
-    pub(super) fn add_traffic(&mut self, stats: RunStats, now: Timestamp) -> Result<()> {
+    pub(super) fn add_run_stats(&mut self, stats: RunStats, now: Timestamp) -> Result<()> {
         stats.check().map_err(|invalid| invalid.during("record"))?;
         if stats.is_empty() {
             return Ok(());
@@ -18,7 +18,7 @@ impl Tables {
         Ok(())
     }
 
-    pub(super) fn traffic_since(&self, since: Timestamp) -> Result<RunStats> {
+    pub(super) fn run_stats_since(&self, since: Timestamp) -> Result<RunStats> {
         limits::check_moment("since", since).map_err(|invalid| invalid.during("run_stats"))?;
         let since = minute_of(since);
         let runs = self.stats.runs.iter();

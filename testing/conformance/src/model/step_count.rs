@@ -24,7 +24,7 @@ impl Tables {
         let mut last = None;
         for row in slice {
             let key = (&row.machine, row.version, &row.step, row.status);
-            let group = groups.entry(key).or_insert_with(|| nobody_at(row));
+            let group = groups.entry(key).or_insert_with(|| empty_count(row));
             count(group, row, now);
             last = Some(row.id);
         }
@@ -57,7 +57,7 @@ impl Tables {
     }
 }
 
-fn nobody_at(row: &Instance) -> StepCount {
+fn empty_count(row: &Instance) -> StepCount {
     StepCount {
         machine: row.machine.clone(),
         version: row.version,

@@ -16,14 +16,14 @@ pub(crate) struct Tables {
     /// Events by run, then in order.
     pub(crate) histories: BTreeMap<InstanceId, Vec<Event>>,
     pub(crate) workers: BTreeMap<WorkerId, Worker>,
-    /// The crashes in a row that count towards the bound. Absent while there are none.
+    /// The crashes in a row that count towards the bound. An instance without any has no entry.
     pub(crate) crashes_counted: BTreeMap<InstanceId, i32>,
     pub(crate) paused: BTreeSet<String>,
     /// In the order in which they were recorded.
     pub(crate) operations: Vec<Operation>,
     /// Cascades left to run, in the order to run them.
     pub(crate) cascades: BTreeMap<i64, Cascade>,
-    /// Each key once and in order.
+    /// Each key occurs once, in order.
     pub(crate) stats: RunStats,
     /// One counter for rows of all kinds: an id used for the wrong kind of row is never valid.
     last_id: i64,

@@ -76,7 +76,9 @@ impl Tables {
     ) {
         let inbox: Vec<String> = self.inbox(id).map(|signal| signal.name.clone()).collect();
         let is_signalled = park.names.iter().any(|name| inbox.contains(name));
-        let ends = park.join_sets.map(|ends| (self.look_at(&ends), ends));
+        let ends = park
+            .join_sets
+            .map(|ends| (self.check_children(&ends), ends));
         let deadline = park.deadline.map(|due| match due {
             Due::After(delay) => now + delay,
             Due::At(moment) => moment,
@@ -110,7 +112,7 @@ impl Tables {
     }
 
     /// Checks the awaited children, before any outcome of this batch finishes one.
-    fn look_at(&self, ends: &JoinSets) -> Seen {
+    fn check_children(&self, ends: &JoinSets) -> Seen {
         let mut seen = Seen::default();
         for id in ends.children() {
             match self.instances.get(&id) {
@@ -130,7 +132,7 @@ impl Tables {
     }
 
     /// Starts the next run of the instance.
-    pub(super) fn renew(
+    pub(super) fn continue_as_new(
         &mut self,
         id: InstanceId,
         received: &[SignalId],
@@ -154,7 +156,7 @@ impl Tables {
     }
 }
 
-/// What a park finds about the children that it waits for.
+/// The state of the awaited children when a workflow parks.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// The finished children of each join set, successful or not.

@@ -72,7 +72,7 @@ pub(super) enum Reply {
     Retried(Retried),
     Deleted(Vec<DeleteAnswer>),
     Changed(bool),
-    Surveyed(StepCounts),
+    Counted(StepCounts),
     Rounds(Vec<RoundSummary>),
     CloseActions(Vec<Operation>),
     Family(Option<Family>),
@@ -123,7 +123,7 @@ impl Call {
             Call::Delete(ids, note) => Reply::Deleted(store.delete(ids, note).await?),
             Call::Pause(queue, note) => Reply::Changed(store.pause(&queue, note).await?),
             Call::Resume(queue, note) => Reply::Changed(store.resume(&queue, note).await?),
-            Call::StepCounts(request) => Reply::Surveyed(store.count_by_step(request).await?),
+            Call::StepCounts(request) => Reply::Counted(store.count_by_step(request).await?),
             Call::Rounds(id) => Reply::Rounds(store.rounds(id).await?),
             Call::CloseActions(parent) => Reply::CloseActions(close_actions(store, parent).await?),
             Call::Family(id) => Reply::Family(store.family(id).await?),
@@ -281,7 +281,7 @@ impl Reply {
                 ids.rename_all(&mut cascaded.running);
             }
             Reply::CloseActions(operations) => rename_operations(operations, ids),
-            Reply::Surveyed(survey) => survey.next.iter_mut().for_each(|it| ids.rename(it)),
+            Reply::Counted(counts) => counts.next.iter_mut().for_each(|it| ids.rename(it)),
             Reply::Found(found, next, _) => {
                 ids.rename_all(found);
                 next.iter_mut().for_each(|it| ids.rename(it));
@@ -325,7 +325,7 @@ impl Reply {
             | Reply::Collected(_)
             | Reply::Deleted(_)
             | Reply::Changed(_)
-            | Reply::Surveyed(_)
+            | Reply::Counted(_)
             | Reply::Rounds(_)
             | Reply::CloseActions(_)
             | Reply::Family(_)
@@ -418,7 +418,10 @@ async fn close_actions(store: &dyn Database, parent: InstanceId) -> Result<Vec<O
         let last = page.len() < limits::PAGE_MAX;
         all.extend(page);
         if last {
-            assert!(all.is_sorted_by(|a, b| a.id < b.id), "their ids grow");
+            assert!(
+                all.is_sorted_by(|a, b| a.id < b.id),
+                "the ids of the operations grow"
+            );
             sort_operations(&mut all);
             return Ok(all);
         }

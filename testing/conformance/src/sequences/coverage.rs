@@ -1,4 +1,4 @@
-//! Counts what the sequences did, so that a generator that stops producing a case is noticed.
+//! Counts the kinds of answers. So a generator that stops producing a case is noticed.
 
 mod expected;
 
@@ -364,9 +364,9 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
         Reply::Changed(true) => vec![format!("{}: changed", name_of(call))],
         Reply::Changed(false) => vec![format!("{}: as it was", name_of(call))],
         Reply::Reconciled(_) => vec!["reconcile: looked".into()],
-        Reply::Surveyed(it) => {
-            let more = it.next.map(|_| "survey: more".to_owned());
-            let some = if_any(&it.groups, "survey: some");
+        Reply::Counted(it) => {
+            let more = it.next.map(|_| "count_by_step: more".to_owned());
+            let some = if_any(&it.groups, "count_by_step: some");
             some.into_iter().chain(more).collect()
         }
         Reply::Rounds(rounds) => if_any(rounds, "rounds: some").into_iter().collect(),

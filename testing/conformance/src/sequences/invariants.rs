@@ -20,7 +20,7 @@ pub(super) fn broken_in(state: &State) -> Vec<String> {
             && row.children_pending != live_children(row, state)
         {
             broken.push(format!(
-                "instance {}: I6: pending is not its live children",
+                "instance {}: I6: its pending count is not the number of its live children",
                 row.id
             ));
         }
@@ -35,10 +35,11 @@ pub(super) fn broken_in(state: &State) -> Vec<String> {
         .iter()
         .filter(|it| it.status == Status::Executing);
     let keys = executing.filter_map(|row| row.partition_key.clone());
-    broken.extend(twice(keys).map(|key| format!("I8: {key} executes twice")));
+    broken
+        .extend(twice(keys).map(|key| format!("I8: two instances of partition key {key} execute")));
     let holders = state.instances.iter().filter(|row| row.holds_key);
     let keys = holders.map(|row| (row.machine.clone(), row.correlation_key.clone()));
-    broken.extend(twice(keys).map(|key| format!("I9: {key:?} is held twice")));
+    broken.extend(twice(keys).map(|key| format!("I9: two instances hold {key:?}")));
     broken
 }
 
@@ -77,11 +78,11 @@ fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str> {
         (row.children_pending >= 0, "I6: pending is negative"),
         (
             row.status.is_terminal() == row.finished_at.is_some(),
-            "it has ended if and only if it says when",
+            "it has finished if and only if it has a finish time",
         ),
         (
             (row.status == Status::Executing) == row.locked_by.is_some(),
-            "it executes if and only if somebody holds it",
+            "it executes if and only if a worker has claimed it",
         ),
         (
             row.await_deadline.is_none()
@@ -97,19 +98,19 @@ fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str> {
         ),
         (
             row.status.is_parked() || !row.needs_all,
-            "only what is parked needs all",
+            "only a parked instance needs all",
         ),
         (
             row.status != Status::AwaitingSignal || awaits_names,
-            "it awaits a signal if and only if it has names of some",
+            "it awaits a signal if and only if it has names of signals",
         ),
         (
             row.status != Status::Sleeping || !awaits_names,
-            "it sleeps if and only if it waits for the time alone",
+            "a sleeping instance awaits no signals",
         ),
         (
             row.status != Status::AwaitingChildren || row.children_pending > 0,
-            "I6: it joins with nobody",
+            "I6: it waits for a join without pending children",
         ),
         (
             row.status != Status::Done || row.result.is_some(),
@@ -117,7 +118,7 @@ fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str> {
         ),
         (
             row.result.is_none() || matches!(row.status, Status::Done | Status::Failed),
-            "only what is done or failed has a result",
+            "only a done or failed instance has a result",
         ),
         (
             !row.holds_key

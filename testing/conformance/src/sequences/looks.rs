@@ -36,12 +36,12 @@ pub(super) fn question(nth: usize, state: &State, now: Timestamp) -> Call {
 
 /// A page of a history, of an instance that has one if possible.
 fn history(dice: &mut Dice, state: &State) -> HistoryRequest {
-    let told = |row: &&Instance| row.run > 1 || row.events > 0;
-    let told: Vec<&Instance> = state.instances.iter().filter(told).collect();
-    let (id, run) = match told.is_empty() {
+    let has_history = |row: &&Instance| row.run > 1 || row.events > 0;
+    let rows: Vec<&Instance> = state.instances.iter().filter(has_history).collect();
+    let (id, run) = match rows.is_empty() {
         true => (any_instance(dice, state), 1),
         false => {
-            let row = told[dice.roll(told.len())];
+            let row = rows[dice.roll(rows.len())];
             (row.id, row.run - dice.roll(2) as i32)
         }
     };
@@ -73,7 +73,7 @@ fn filter(dice: &mut Dice, state: &State, now: Timestamp) -> Filter {
         statuses: match dice.roll(8) {
             0 => some_statuses(dice),
             1 => vec![Status::Executing],
-            // Both are stored as one status, and reported as two.
+            // Stores keep the next two as one status and report them as two.
             2 => vec![Status::Sleeping],
             3 => vec![Status::AwaitingSignal],
             _ => Vec::new(),
@@ -141,7 +141,7 @@ struct Dice(u64);
 impl Dice {
     /// Returns a number below `sides`.
     fn roll(&mut self, sides: usize) -> usize {
-        // Any odd factor and a shift of the high bits do. Nothing depends on how well it mixes.
+        // Any odd factor with a shift of the high bits will do. The quality does not matter.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         ((mixed >> 33) % sides as u64) as usize

@@ -51,9 +51,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub async fn compare_with_model(open: impl AsyncFn(ManualClock) -> Subject) {
     let plan = Plan::from_environment();
     match plan.run(&open).await {
-        Ok(tally) => {
-            eprintln!("{tally}");
-            let missing = tally.missing();
+        Ok(coverage) => {
+            eprintln!("{coverage}");
+            let missing = coverage.missing();
             assert!(
                 missing.is_empty() || !plan.is_of_usual_size(),
                 "these answers never came, so the sequences prove nothing about them: {missing:?}"
@@ -117,9 +117,9 @@ impl Plan {
         let sequences = stream::iter(self.seeds())
             .map(|seed| try_seed(open, seed, self.verbs))
             .buffered(AT_ONCE);
-        let add = |mut tally: Coverage, tried: Coverage| async move {
-            tally.add(tried);
-            Ok(tally)
+        let add = |mut coverage: Coverage, tried: Coverage| async move {
+            coverage.add(tried);
+            Ok(coverage)
         };
         sequences.try_fold(Coverage::default(), add).await
     }
@@ -140,7 +140,7 @@ impl Plan {
 struct Progress {
     started: Instant,
     duration: Duration,
-    said: Duration,
+    reported_at: Duration,
     first_seed: u64,
     tried: u64,
 }
@@ -151,7 +151,7 @@ impl Progress {
         Progress {
             started: Instant::now(),
             duration,
-            said: Duration::ZERO,
+            reported_at: Duration::ZERO,
             first_seed: since_1970.map_or(0, |it| it.as_micros() as u64),
             tried: 0,
         }
@@ -162,8 +162,8 @@ impl Progress {
         if elapsed >= self.duration {
             return None;
         }
-        if elapsed >= self.said + Duration::from_secs(60) {
-            self.said = elapsed;
+        if elapsed >= self.reported_at + Duration::from_secs(60) {
+            self.reported_at = elapsed;
             let minutes = elapsed.as_secs() / 60;
             eprintln!("{minutes} min: {} sequences, no difference", self.tried);
         }
@@ -176,6 +176,6 @@ fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     match text.parse() {
         Ok(number) => Some(number),
-        Err(error) => panic!("{variable}={text} is no number: {error}"),
+        Err(error) => panic!("{variable}={text} is not a number: {error}"),
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Pair {
     /// The model's state after the last verb.
     state: State,
     sender: Sender,
-    tally: Coverage,
+    coverage: Coverage,
     trail: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ impl Pair {
             to_model: Ids::default(),
             state: State::default(),
             sender: Sender::default(),
-            tally: Coverage::default(),
+            coverage: Coverage::default(),
             trail: Vec::new(),
         }
     }
@@ -54,7 +54,7 @@ impl Pair {
     /// Closes the store, and returns the coverage and the trail of the sequence.
     pub(super) async fn finish(self) -> (Coverage, Vec<String>) {
         self.subject.finish().await;
-        (self.tally, self.trail)
+        (self.coverage, self.trail)
     }
 
     /// Sends `steps`, and then verbs until every instance has finished.
@@ -86,7 +86,7 @@ impl Pair {
             self.trail.push(format!("{call:?}"));
             return Err(differences);
         }
-        self.tally.count(&call, &model, &self.state, &self.state);
+        self.coverage.count(&call, &model, &self.state, &self.state);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl Pair {
         if !differences.is_empty() {
             return Err(differences);
         }
-        self.tally.count(&call, &model, &before, &self.state);
+        self.coverage.count(&call, &model, &before, &self.state);
         self.sender.remember(&call, &model, &self.state);
         Ok(model)
     }
@@ -130,11 +130,10 @@ impl Pair {
         }
         let mut wanted = Wanted {
             inboxes: self.state.recipients(),
-            histories: before.retold(&self.state).collect(),
+            histories: before.changed_histories(&self.state).collect(),
         };
         wanted.inboxes.extend(before.recipients());
-        // This verb made a row with a signal, and the row's counterpart in the store is not known
-        // yet.
+        // A row with a signal that this verb made has no known counterpart in the store yet.
         if wanted.all().any(|id| !self.to_store.knows(*id)) {
             return read(store, None).await;
         }
@@ -165,11 +164,11 @@ impl Pair {
                 .iter()
                 .all(|row| row.status.is_terminal())
             {
-                return self.leave_nothing().await;
+                return self.collect_everything().await;
             }
             self.work_once().await?;
         }
-        Err(vec!["I2: it does not come to rest".into()])
+        Err(vec!["I2: not every instance can be finished".into()])
     }
 
     /// Fires deadlines, reaps, cancels endless waits, and finishes claimable instances.
@@ -187,7 +186,7 @@ impl Pair {
         let waits: Vec<InstanceId> = waits.map(|row| row.id).collect();
         self.send(Call::Terminate(waits, Extent::One, Note::by("ada")))
             .await?;
-        self.tell_everybody().await?;
+        self.run_cascades().await?;
         let Reply::Registered(worker) = self.send(Call::Register(new_worker(60))).await? else {
             return Err(vec!["a worker was not registered".into()]);
         };
@@ -218,7 +217,7 @@ impl Pair {
     }
 
     /// Runs cascades until none is left.
-    async fn tell_everybody(&mut self) -> Agreement {
+    async fn run_cascades(&mut self) -> Agreement {
         for _ in 0..10_000 {
             let request = CascadeRequest { max: 3 };
             if let Reply::Cascaded(Cascaded { more: false, .. }) =
@@ -232,12 +231,12 @@ impl Pair {
                 };
             }
         }
-        Err(vec!["I13: a cascade does not come to an end".into()])
+        Err(vec!["I13: a cascade does not end".into()])
     }
 
     /// Collects finished instances, and checks that nothing remains (I1).
-    async fn leave_nothing(&mut self) -> Agreement {
-        self.tell_everybody().await?;
+    async fn collect_everything(&mut self) -> Agreement {
+        self.run_cascades().await?;
         let everything = ReconcileRequest {
             after: None,
             max: 1_000,
@@ -245,7 +244,9 @@ impl Pair {
         if let Reply::Reconciled(found) = self.send(Call::Reconcile(everything)).await?
             && !(found.joins.is_empty() && found.holds.is_empty())
         {
-            return Err(vec![format!("there was something to mend: {found:?}")]);
+            return Err(vec![format!(
+                "the reconciler has repaired something: {found:?}"
+            )]);
         }
         self.pass(1);
         let everything = CollectRequest {
@@ -255,7 +256,7 @@ impl Pair {
         self.send(Call::Collect(everything)).await?;
         match self.state.instances.len() + self.state.signals.len() + self.state.operations.len() {
             0 => Ok(()),
-            left => Err(vec![format!("{left} rows are left for ever")]),
+            left => Err(vec![format!("{left} rows are never removed")]),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Resolves steps into verbs: turns picks into ids of existing rows.
 
 mod flows;
+mod links;
 mod signal_or_insert;
-mod told;
 
 use super::calls::{Call, Reply};
 use super::state::State;
 use super::steps::{self, Decision, Kind, Letter, Pick, QUEUES, Row, Step};
 use flows::{events, fitting, flow};
+use links::{answers_cancel, links};
 use outlast_core::{
     Answer, CascadeRequest, Claim, ClaimOffer, ClaimRef, ClaimRequest, CollectRequest, Commit,
     Extent, Flowing, HistoryPosition, Inserted, Instance, InstanceId, Json, MachineOffer,
@@ -17,9 +18,8 @@ use outlast_core::{
 use signal_or_insert::signal_or_insert;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use told::{answers_cancel, links};
 
-/// What the sender of the verbs remembers.
+/// The sender of the verbs, with the rows and claims of earlier verbs.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
     /// Every instance that ever existed.
@@ -324,7 +324,7 @@ impl Sender {
                 outcome,
                 answers_cancel: answers_cancel(claim.id, decision.claim, state),
                 links: links(claim.id, decision.claim, state),
-                events: events(decision.told, decision.claim, now),
+                events: events(decision.events, decision.claim, now),
                 mark: mark(decision.claim, row),
             });
         }

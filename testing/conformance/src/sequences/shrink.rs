@@ -58,7 +58,7 @@ pub(super) async fn try_seed(
 ) -> Result<Coverage, Failure> {
     let trees = trees_of(seed, verbs);
     match try_steps(open, &current(&trees)).await {
-        Ok(tally) => Ok(tally),
+        Ok(coverage) => Ok(coverage),
         Err(found) => Err(Failure {
             seed,
             verbs,
@@ -85,9 +85,9 @@ async fn try_steps(
     let clock = ManualClock::default();
     let mut pair = Pair::new(open(clock.clone()).await, clock);
     let tried = pair.follow(steps).await;
-    let (tally, trail) = pair.finish().await;
+    let (coverage, trail) = pair.finish().await;
     match tried {
-        Ok(()) => Ok(tally),
+        Ok(()) => Ok(coverage),
         Err(differences) => Err(Found { trail, differences }),
     }
 }

@@ -153,12 +153,15 @@ impl State {
     /// Returns the instances whose history this verb may have changed.
     ///
     /// A history is written with its row and removed with it.
-    pub(super) fn retold<'a>(&'a self, after: &'a State) -> impl Iterator<Item = InstanceId> {
+    pub(super) fn changed_histories<'a>(
+        &'a self,
+        after: &'a State,
+    ) -> impl Iterator<Item = InstanceId> {
         let old = self.instances.iter();
         let old = old.filter(|row| after.instance(row.id) != Some(row));
         old.filter(|row| {
-            let told = |row: &Instance| row.run > 1 || row.events > 0;
-            told(row) || after.instance(row.id).is_some_and(told)
+            let has_history = |row: &Instance| row.run > 1 || row.events > 0;
+            has_history(row) || after.instance(row.id).is_some_and(has_history)
         })
         .map(|row| row.id)
     }

@@ -121,7 +121,7 @@ pub(super) struct Decision {
     pub(super) received: Option<usize>,
     pub(super) kind: Kind,
     /// How many events it adds to the history.
-    pub(super) told: usize,
+    pub(super) events: usize,
 }
 
 /// The outcomes, and some that can never be written.
@@ -257,13 +257,13 @@ fn decision(theme: Theme) -> impl Strategy<Value = Decision> {
         1 => Just(Kind::EndlessPark),
         1 => Just(Kind::NamelessStep),
     ];
-    let told = prop_oneof![3 => Just(0), 2 => 1..4usize];
-    (pick(), weighted(0.2, 0..3usize), kind, told).prop_map(|(claim, received, kind, told)| {
+    let events = prop_oneof![3 => Just(0), 2 => 1..4usize];
+    (pick(), weighted(0.2, 0..3usize), kind, events).prop_map(|(claim, received, kind, events)| {
         Decision {
             claim,
             received,
             kind,
-            told,
+            events,
         }
     })
 }

@@ -91,7 +91,7 @@ impl Subject {
     }
 
     /// Asserts that no cascade is left to run.
-    pub(crate) async fn assert_nobody_to_tell(&self) {
+    pub(crate) async fn assert_no_cascade_is_left(&self) {
         assert_eq!(self.cascade(100).await, Cascaded::default());
     }
 

@@ -97,11 +97,11 @@ pub(crate) fn for_time(n: u64) -> Park {
 
 /// Waits for `count` finished children of these rounds.
 pub(crate) fn for_ends(rounds: &[i32], children: &[InstanceId], count: i32) -> Park {
-    for_parts(vec![part(rounds, children, count)])
+    for_join_sets(vec![part(rounds, children, count)])
 }
 
 /// Waits for the first of these join sets to complete.
-pub(crate) fn for_parts(sets: Vec<JoinSet>) -> Park {
+pub(crate) fn for_join_sets(sets: Vec<JoinSet>) -> Park {
     Park {
         join_sets: Some(JoinSets { sets }),
         ..Park::default()
@@ -215,7 +215,7 @@ impl Subject {
     }
 
     /// Returns the names of the events of one run.
-    pub(crate) async fn told(&self, id: InstanceId, run: i32) -> Vec<String> {
+    pub(crate) async fn event_names(&self, id: InstanceId, run: i32) -> Vec<String> {
         let history = self.history(id, run).await.into_iter();
         history.map(|event| event.name).collect()
     }

@@ -102,12 +102,12 @@ mod tests {
                 (b'Q', b"commit\0".to_vec()),
                 (b'S', Vec::new()),
             ];
-            assert_eq!(found, expected, "in pieces of {size}");
+            assert_eq!(found, expected, "in chunks of {size}");
         }
     }
 
     #[test]
-    fn what_cannot_be_a_message_is_refused() {
+    fn bytes_that_are_no_message_are_refused() {
         let mut framing = Framing::of_server();
         framing.add(b"HTTP/1.1 400");
         assert!(framing.next().is_err());

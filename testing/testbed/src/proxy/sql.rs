@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transactions_begin_and_end_in_many_words() {
+    fn every_spelling_of_begin_commit_and_rollback_is_recognised() {
         use Effect::{Begin, Commit, Nothing, RollBack};
         for (sql, expected) in [
             ("commit", vec![Commit]),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_is_told_from_reading_and_locking() {
+    fn writes_are_distinguished_from_reads_and_locks() {
         for sql in [
             "insert into t values ($1, $2)",
             "/* insert */ with gone as (delete from t returning id) select * from gone",

@@ -23,9 +23,9 @@ pub(super) struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commits {
     /// By an explicit `COMMIT`.
-    Said,
+    Explicit,
     /// By the end of a round with a write outside a transaction.
-    Alone,
+    Implicit,
 }
 
 /// The meaning of a client's message.
@@ -50,7 +50,7 @@ impl Asked {
             b'Q' => {
                 let text = split_text(message.body).map_or(&b""[..], |(text, _)| text);
                 for effect in effects(&String::from_utf8_lossy(text)) {
-                    self.does(effect);
+                    self.apply(effect);
                 }
                 ends_round = true;
             }
@@ -58,7 +58,7 @@ impl Asked {
             _ => {}
         }
         if ends_round && !self.in_block && std::mem::take(&mut self.wrote) {
-            self.commits = self.commits.or(Some(Commits::Alone));
+            self.commits = self.commits.or(Some(Commits::Implicit));
         }
         let commits = self.commits.filter(|_| before.is_none());
         if ends_round {
@@ -70,7 +70,7 @@ impl Asked {
         }
     }
 
-    fn does(&mut self, effect: Effect) {
+    fn apply(&mut self, effect: Effect) {
         match effect {
             Effect::Begin => {
                 self.in_block = true;
@@ -79,7 +79,7 @@ impl Asked {
             Effect::Commit => {
                 self.in_block = false;
                 if std::mem::take(&mut self.wrote) {
-                    self.commits = Some(Commits::Said);
+                    self.commits = Some(Commits::Explicit);
                 }
             }
             Effect::RollBack => {
@@ -112,7 +112,7 @@ impl Asked {
     fn execute(&mut self, body: &[u8]) {
         let portal = split_text(body).map_or(&b""[..], |(portal, _)| portal);
         if let Some(effect) = self.portals.get(portal).copied() {
-            self.does(effect);
+            self.apply(effect);
         }
     }
 
@@ -152,8 +152,8 @@ impl Answered {
     /// Returns whether the commit of the round succeeded.
     pub(super) fn has_committed(&self, how: Commits, status: u8) -> bool {
         match how {
-            Commits::Said => self.committed,
-            Commits::Alone => !self.failed && status == b'I',
+            Commits::Explicit => self.committed,
+            Commits::Implicit => !self.failed && status == b'I',
         }
     }
 }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_is_found_where_the_server_is_told_of_it() {
+    fn a_commit_is_found_in_the_message_that_requests_it() {
         let mut asked = Asked::default();
         let prepared = [(b'P', "s1\0insert into t values (1)\0"), (b'S', "")];
         assert_eq!(commits(&mut asked, &prepared), [None, None]);
@@ -185,12 +185,12 @@ mod tests {
             (b'S', ""),
             (b'Q', "commit\0"),
         ];
-        let said = Some(Commits::Said);
-        let expected = [None, None, None, None, said];
+        let explicit = Some(Commits::Explicit);
+        let expected = [None, None, None, None, explicit];
         assert_eq!(commits(&mut asked, &in_block), expected);
-        let alone = [(b'B', "\0s1\0"), (b'E', "\0"), (b'S', "")];
-        let expected = [None, None, Some(Commits::Alone)];
-        assert_eq!(commits(&mut asked, &alone), expected);
+        let implicit = [(b'B', "\0s1\0"), (b'E', "\0"), (b'S', "")];
+        let expected = [None, None, Some(Commits::Implicit)];
+        assert_eq!(commits(&mut asked, &implicit), expected);
         // An executed COMMIT commits before the round ends.
         let executed = [
             (b'Q', "begin; insert into t values (1)\0"),
@@ -199,12 +199,12 @@ mod tests {
             (b'E', "\0"),
             (b'S', ""),
         ];
-        let expected = [None, None, None, said, None];
+        let expected = [None, None, None, explicit, None];
         assert_eq!(commits(&mut asked, &executed), expected);
     }
 
     #[test]
-    fn what_writes_nothing_or_is_taken_back_commits_nothing() {
+    fn a_transaction_that_only_reads_or_rolls_back_is_no_commit() {
         let mut asked = Asked::default();
         for round in [
             &[(b'Q', "begin\0"), (b'Q', "select 1\0"), (b'Q', "commit\0")][..],
@@ -225,13 +225,13 @@ mod tests {
             let found = commits(&mut asked, round);
             assert!(found.iter().all(Option::is_none), "{round:?}: {found:?}");
         }
-        let said_at_once = [(b'Q', "begin; delete from t; commit\0")];
-        let expected = [Some(Commits::Said)];
-        assert_eq!(commits(&mut asked, &said_at_once), expected);
+        let in_one_query = [(b'Q', "begin; delete from t; commit\0")];
+        let expected = [Some(Commits::Explicit)];
+        assert_eq!(commits(&mut asked, &in_one_query), expected);
     }
 
     #[test]
-    fn only_what_the_server_confirms_is_committed() {
+    fn only_a_commit_that_the_server_confirms_counts() {
         let mut answered = Answered::default();
         let mut take = |kind, body: &[u8]| {
             let bytes = body;
@@ -239,13 +239,13 @@ mod tests {
         };
         assert_eq!(take(b'C', b"ROLLBACK\0"), None);
         assert_eq!(take(b'Z', b"I"), Some(b'I'));
-        assert!(!answered.has_committed(Commits::Said, b'I'));
-        assert!(answered.has_committed(Commits::Alone, b'I'));
-        assert!(!answered.has_committed(Commits::Alone, b'T'));
+        assert!(!answered.has_committed(Commits::Explicit, b'I'));
+        assert!(answered.has_committed(Commits::Implicit, b'I'));
+        assert!(!answered.has_committed(Commits::Implicit, b'T'));
         let failed = Answered {
             failed: true,
             committed: false,
         };
-        assert!(!failed.has_committed(Commits::Alone, b'I'));
+        assert!(!failed.has_committed(Commits::Implicit, b'I'));
     }
 }

@@ -13,7 +13,7 @@ const OUTLIVES_MAX_US: i64 = 30_000_000;
 
 /// The cancel of an instance, as far as it has been seen.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct CancelLife {
     /// When it was asked to cancel.
     asked_at: Option<i64>,
     /// The claim that ran at that time. Its outcome may still ignore the cancel.
@@ -34,12 +34,12 @@ struct Grant {
     to_answer: bool,
 }
 
-impl Told {
+impl CancelLife {
     /// Returns the state after the first row of an instance.
-    pub(super) fn of(row: &Instance) -> Told {
-        let mut told = Told::default();
-        told.grant(row);
-        told
+    pub(super) fn of(row: &Instance) -> CancelLife {
+        let mut cancel = CancelLife::default();
+        cancel.grant(row);
+        cancel
     }
 
     fn grant(&mut self, row: &Instance) {
@@ -64,51 +64,51 @@ impl Checker {
     pub(super) fn follow_cancel(&mut self, life: &mut Life, at: i64, row: &Instance) {
         let was = &life.last;
         if answers(was, row) {
-            life.told.wrong = None;
+            life.cancel.wrong = None;
             self.allow_round(row);
             self.figures.outcomes += u64::from(row.status == Status::Cancelled);
         }
         // A second change of the same outcome does not decide yet.
         if row.revision != was.revision {
-            self.tell_wrong(life);
+            self.report_wrong_outcome(life);
         }
         let was = &life.last;
         if row.cancelled && !was.cancelled {
             self.figures.cancels += 1;
-            life.told.asked_at.get_or_insert(at);
+            life.cancel.asked_at.get_or_insert(at);
             let runs = was.status == Status::Executing;
-            life.told.running = runs.then_some(was.revision);
+            life.cancel.running = runs.then_some(was.revision);
         }
         if !row.cancelled {
             // An operator has retried it.
-            life.told.running = None;
+            life.cancel.running = None;
         }
         let goes_on = row.visit != was.visit || matches!(row.status, Status::Done | Status::Failed);
         let by_an_outcome =
             was.status == Status::Executing && row.crashes == was.crashes && goes_on;
         let unanswered = was.is_to_answer() && row.is_to_answer();
-        if by_an_outcome && unanswered && life.told.running != Some(was.revision) {
+        if by_an_outcome && unanswered && life.cancel.running != Some(was.revision) {
             let (step, visit) = (&was.step, was.visit);
             let what = format!(
                 "was asked to end, and then wrote an outcome of {step:?} (visit {visit}) as if it had not been"
             );
-            life.told.wrong = Some((row.id, what));
+            life.cancel.wrong = Some((row.id, what));
         }
         if row.revision != was.revision {
-            life.told.grant(row);
+            life.cancel.grant(row);
         } else if answers(was, row) {
             // The permission came with the outcome, and no longer has a cancel to answer.
-            let last = life.told.grants.last_mut();
+            let last = life.cancel.grants.last_mut();
             last.into_iter().for_each(|grant| grant.to_answer = false);
         }
         if row.status.is_terminal() && !was.status.is_terminal() {
-            life.told.ended_at = Some(at);
+            life.cancel.ended_at = Some(at);
         }
     }
 
     /// Reports a suspected violation that no later change has explained.
-    pub(super) fn tell_wrong(&mut self, life: &mut Life) {
-        if let Some((id, what)) = life.told.wrong.take() {
+    pub(super) fn report_wrong_outcome(&mut self, life: &mut Life) {
+        if let Some((id, what)) = life.cancel.wrong.take() {
             self.violate("I13", id, what);
         }
     }
@@ -117,7 +117,7 @@ impl Checker {
     /// without a cancel.
     pub(super) fn compare_grant(&self, life: &Life, ran: &Ran) -> Option<&'static str> {
         if ran.cancelling {
-            let asked = life.told.asked_at;
+            let asked = life.cancel.asked_at;
             let asked = asked.is_some_and(|at| at <= ran.at + self.coarse_us);
             return (!asked).then_some("answered a cancel that nobody asked for");
         }
@@ -125,19 +125,19 @@ impl Checker {
             let name = grant.worker.and_then(|worker| self.workers.get(&worker));
             grant.visit == ran.visit && name == Some(&ran.worker)
         };
-        let mut grants = life.told.grants.iter().filter(worker).peekable();
+        let mut grants = life.cancel.grants.iter().filter(worker).peekable();
         let only_to_answer = grants.peek().is_some() && grants.all(|grant| grant.to_answer);
         only_to_answer.then_some("started after it was asked to end")
     }
 
     /// Reports an instance that waited for its end and was not ended.
-    pub(super) fn check_told(&mut self, lives: &HashMap<i64, Life>) {
+    pub(super) fn check_survivors(&mut self, lives: &HashMap<i64, Life>) {
         if self.may_lose {
             return;
         }
         for life in lives.values() {
             let row = &life.last;
-            let ended = life.told.ended_at.unwrap_or(i64::MAX);
+            let ended = life.cancel.ended_at.unwrap_or(i64::MAX);
             let gave_up = row.step == "outlive" && row.status == Status::Failed;
             let waited = gave_up || !row.status.is_terminal();
             if row.machine != "family" || !waited {
@@ -145,7 +145,7 @@ impl Checker {
             }
             let parent = row.parent.and_then(|parent| lives.get(&parent));
             let parent = parent.filter(|_| row.policy.is_some());
-            let parent_ended = parent.and_then(|parent| parent.told.ended_at);
+            let parent_ended = parent.and_then(|parent| parent.cancel.ended_at);
             if parent_ended.is_some_and(|parent| parent < ended.saturating_sub(OUTLIVES_MAX_US)) {
                 self.violate("I13", row.id, "outlived its parent in spite of its policy");
             }

@@ -48,8 +48,8 @@ impl Checker {
         round.place(row, retried);
         match (was.status.is_terminal(), row.status.is_terminal()) {
             (false, true) => {
-                let well = row.status == Status::Done;
-                round.ended.insert(row.id, well);
+                let is_done = row.status == Status::Done;
+                round.ended.insert(row.id, is_done);
             }
             (true, false) => {
                 round.ended.remove(&row.id);
@@ -242,13 +242,13 @@ impl Round {
     /// Returns whether a parent counts a child whose end is not committed. It may lag behind:
     /// other ends may be committed whose transactions wait for this row.
     fn miscounts(&self, parent: &Instance) -> bool {
-        let well = self.ended.values().filter(|well| **well).count() as i32;
-        let badly = self.ended.len() as i32 - well;
-        let done = parent.started - parent.pending - parent.failed;
+        let done = self.ended.values().filter(|is_done| **is_done).count() as i32;
+        let failed = self.ended.len() as i32 - done;
+        let counted_done = parent.started - parent.pending - parent.failed;
         parent.started != self.children.len() as i32
             || parent.pending < 0
-            || done > well
-            || parent.failed > badly
+            || counted_done > done
+            || parent.failed > failed
     }
 
     fn first_failure_is_strange(&self, parent: &Instance) -> bool {

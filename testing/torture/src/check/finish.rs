@@ -6,7 +6,7 @@ use crate::ledger::{Ran, WorkerEvent};
 use outlast::Status;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What the database contains besides the audit.
+/// Records of the database besides the audit.
 #[derive(Default)]
 pub(crate) struct Records {
     /// The number of retries by operators, by instance.
@@ -19,7 +19,7 @@ impl Checker {
         self.check_inserts();
         let mut lives = std::mem::take(&mut self.lives);
         for life in lives.values_mut() {
-            self.tell_wrong(life);
+            self.report_wrong_outcome(life);
             self.check_end(life);
             self.check_retries(life, records);
             self.check_effects(life);
@@ -29,7 +29,7 @@ impl Checker {
             }
         }
         self.check_rounds();
-        self.check_told(&lives);
+        self.check_survivors(&lives);
         self.check_strays(&lives);
         self.check_signals(&lives);
         self.check_wakes();
@@ -65,7 +65,10 @@ impl Checker {
             match life {
                 None => wrong.push((*id, "was acknowledged and is not there".to_owned())),
                 Some(_) if !is_there => {
-                    wrong.push((*id, "is not what was acknowledged under its id".to_owned()));
+                    wrong.push((
+                        *id,
+                        "is not the instance that was acknowledged with its id".to_owned(),
+                    ));
                 }
                 Some(_) => {}
             }

@@ -40,7 +40,7 @@ pub(crate) use books::Books;
 pub(crate) use finish::Records;
 
 use crate::audit::{Change, Instance, Op, Signal, Subject};
-use cancel::Told;
+use cancel::CancelLife;
 use family::Round;
 use outlast::Status;
 use serde::Serialize;
@@ -158,7 +158,7 @@ struct Life {
     /// When the worker that held it was killed or frozen, until the next claim.
     struck: Option<i64>,
     deleted: bool,
-    told: Told,
+    cancel: CancelLife,
 }
 
 /// The arrival of an instance at a step.
@@ -253,7 +253,7 @@ impl Checker {
             timed_out: Vec::new(),
             struck: None,
             deleted: false,
-            told: Told::of(&row),
+            cancel: CancelLife::of(&row),
             last: row,
         };
         self.lives.insert(life.last.id, life);

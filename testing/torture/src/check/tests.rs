@@ -175,7 +175,7 @@ impl History {
         }));
     }
 
-    /// Changes its last row.
+    /// Adds a change to the last row of this instance.
     fn change(&mut self, id: i64, change: impl FnOnce(&mut Instance)) {
         let rows = self
             .changes
@@ -188,7 +188,7 @@ impl History {
         let mut row = rows
             .into_iter()
             .find(|row| row.id == id)
-            .expect("it is there")
+            .expect("the instance was inserted")
             .clone();
         row.op = Op::Update;
         row.state = None;
@@ -228,7 +228,7 @@ impl History {
         self.now
     }
 
-    /// Returns its last entry in the ledger.
+    /// Returns the last run of a step of this instance.
     fn last_of(&mut self, id: i64) -> &mut Ran {
         for entry in self.entries.iter_mut().rev() {
             if let Entry::Ran(ran) = entry
@@ -237,7 +237,7 @@ impl History {
                 return ran;
             }
         }
-        panic!("it did not run");
+        panic!("instance {id} ran no step");
     }
 
     /// Returns the last change of this instance.
@@ -252,7 +252,7 @@ impl History {
             });
         rows.into_iter()
             .find(|row| row.id == id)
-            .expect("it is there")
+            .expect("the instance was inserted")
     }
 
     /// Returns the violated invariants.
@@ -302,7 +302,7 @@ fn end(row: &mut Instance, status: Status) {
 }
 
 #[test]
-fn what_went_right_breaks_nothing() {
+fn correct_histories_break_no_invariant() {
     assert_eq!(History::of_a_chain().broken(), [""; 0]);
     assert_eq!(History::of_a_wait().broken(), [""; 0]);
     assert_eq!(History::of_a_family().broken(), [""; 0]);
@@ -316,7 +316,7 @@ fn an_acknowledged_insert_that_is_gone_breaks_i1() {
 }
 
 #[test]
-fn what_was_inserted_twice_or_for_nobody_breaks_i1() {
+fn an_insert_that_is_stored_twice_or_was_never_requested_breaks_i1() {
     let mut history = History::of_a_chain();
     history.insert(2, "chain", |row| row.state = Some("{\"token\":1}".into()));
     history.change(2, |row| end(row, Status::Cancelled));
@@ -329,7 +329,7 @@ fn what_was_inserted_twice_or_for_nobody_breaks_i1() {
 }
 
 #[test]
-fn a_delete_of_what_lives_breaks_i1() {
+fn a_delete_of_a_live_instance_breaks_i1() {
     let mut history = History::default();
     history.start(1, "chain");
     history.change(1, |row| row.op = Op::Delete);
@@ -337,7 +337,7 @@ fn a_delete_of_what_lives_breaks_i1() {
 }
 
 #[test]
-fn what_does_not_come_to_rest_breaks_i2() {
+fn an_instance_that_does_not_finish_breaks_i2() {
     let mut history = History::default();
     history.start(1, "chain");
     history.breaks("I2", "runnable");
@@ -356,7 +356,7 @@ fn an_outcome_without_a_new_revision_breaks_i3() {
 }
 
 #[test]
-fn an_end_that_is_left_breaks_i4_unless_it_is_recorded() {
+fn a_finished_instance_that_restarts_without_a_recorded_retry_breaks_i4() {
     let resurrected = || {
         let mut history = History::of_a_chain();
         history.last(1).status = Status::Failed;
@@ -388,7 +388,7 @@ fn a_step_that_ran_before_it_was_committed_breaks_i5() {
 }
 
 #[test]
-fn an_outcome_of_what_never_ran_breaks_i5() {
+fn an_outcome_of_a_step_that_never_ran_breaks_i5() {
     let mut history = History::of_a_chain();
     history
         .entries
@@ -397,7 +397,7 @@ fn an_outcome_of_what_never_ran_breaks_i5() {
 }
 
 #[test]
-fn another_result_than_expected_breaks_i5() {
+fn an_unexpected_result_or_failure_breaks_i5() {
     let mut history = History::of_a_chain();
     history.last(1).result = Some("3".into());
     history.breaks("I5", "instead of 2");
@@ -434,7 +434,7 @@ fn a_signal_that_is_lost_breaks_i7() {
 }
 
 #[test]
-fn a_signal_that_nobody_can_read_breaks_i7() {
+fn a_signal_to_a_finished_instance_breaks_i7() {
     let mut history = History::of_a_wait();
     history.signal(8, Op::Insert, false);
     let broken = history.broken();
@@ -453,7 +453,7 @@ fn a_signal_that_nobody_can_read_breaks_i7() {
 }
 
 #[test]
-fn a_dedup_key_that_counts_twice_breaks_i7() {
+fn a_dedup_key_that_is_accepted_twice_breaks_i7() {
     let mut history = History::default();
     history.start(1, "pack");
     history.signal(7, Op::Insert, false);
@@ -462,7 +462,7 @@ fn a_dedup_key_that_counts_twice_breaks_i7() {
 }
 
 #[test]
-fn two_that_execute_with_one_partition_key_break_i8() {
+fn two_executing_instances_with_one_partition_key_break_i8() {
     let mut history = History::default();
     for id in [1, 2] {
         history.insert(id, "chain", |row| row.partition_key = Some("key".into()));
@@ -472,7 +472,7 @@ fn two_that_execute_with_one_partition_key_break_i8() {
 }
 
 #[test]
-fn one_that_overtakes_in_its_line_breaks_i8() {
+fn an_instance_that_overtakes_another_of_its_partition_key_breaks_i8() {
     let mut history = History::default();
     for id in [1, 2] {
         history.insert(id, "chain", |row| row.partition_key = Some("key".into()));
@@ -486,7 +486,7 @@ fn one_that_overtakes_in_its_line_breaks_i8() {
 }
 
 #[test]
-fn two_that_hold_one_correlation_key_break_i9() {
+fn two_holders_of_one_correlation_key_break_i9() {
     let mut history = History::default();
     for id in [1, 2] {
         history.insert(id, "chain", |row| row.guard = Some("key".into()));
@@ -495,7 +495,7 @@ fn two_that_hold_one_correlation_key_break_i9() {
 }
 
 #[test]
-fn what_is_woken_early_breaks_i10() {
+fn an_early_claim_or_timeout_breaks_i10() {
     let mut history = History::default();
     history.insert(1, "chain", |row| row.eligible_at = 1_000_000);
     history.change(1, |row| claim(row, 1));
@@ -510,7 +510,7 @@ fn what_is_woken_early_breaks_i10() {
 }
 
 #[test]
-fn a_run_that_begins_after_its_successor_is_counted() {
+fn a_step_that_runs_after_its_commit_is_counted_as_a_late_start() {
     let late_starts = |history: History| history.judged().0.late_starts;
     assert_eq!(late_starts(History::of_a_chain()), 0);
     let mut after_the_next = History::of_a_chain();

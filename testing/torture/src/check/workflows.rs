@@ -17,7 +17,7 @@ pub(super) struct History {
     /// The calls that have their answer.
     answered: HashSet<i32>,
     /// The numbers that the code may have received, and when each was committed.
-    told: HashMap<u64, i64>,
+    received: HashMap<u64, i64>,
     /// When timers fire.
     timers: HashMap<i32, i64>,
 }
@@ -87,7 +87,7 @@ impl Checker {
             }
             EventKind::GroupResolved => self.figures.groups += 1,
             EventKind::SelectionResolved => self.figures.selections += 1,
-            EventKind::ChildTold => self.figures.told += 1,
+            EventKind::ChildMessaged => self.figures.told += 1,
             EventKind::VersionMarked => self.figures.versions += 1,
             EventKind::FailureHandled => self.figures.handled += 1,
             EventKind::RunCancelled => self.figures.flows_cancelled += 1,
@@ -153,7 +153,7 @@ impl Checker {
             self.violate("I14", row.instance, what);
         }
         if row.kind == EventKind::StepCompleted {
-            self.tell(at, row, nonce);
+            self.add_received(at, row, nonce);
         }
     }
 
@@ -162,7 +162,7 @@ impl Checker {
         self.figures.activities += u64::from(row.kind == EventKind::ActivityCompleted);
         let result = &row.data["result"];
         if row.kind == EventKind::ActivityCompleted {
-            self.tell(at, row, result.as_u64());
+            self.add_received(at, row, result.as_u64());
         }
         let child = row.data["child"].as_i64();
         let life = child.and_then(|child| self.lives.get(&child));
@@ -216,13 +216,13 @@ impl Checker {
             let places = self.consumed.entry(signal).or_default();
             places.insert((row.run, row.seq));
         }
-        self.tell(at, row, row.data["payload"]["number"].as_u64());
+        self.add_received(at, row, row.data["payload"]["number"].as_u64());
     }
 
-    fn tell(&mut self, at: i64, row: &Event, number: Option<u64>) {
+    fn add_received(&mut self, at: i64, row: &Event, number: Option<u64>) {
         if let Some(number) = number {
             let history = self.histories.entry((row.instance, row.run)).or_default();
-            history.told.entry(number).or_insert(at);
+            history.received.entry(number).or_insert(at);
         }
     }
 
@@ -301,7 +301,7 @@ impl Checker {
                 wrong.push(format!("ran {name} of a run that was never begun"));
             }
             for number in &did.follows {
-                let at = history.and_then(|it| it.told.get(number));
+                let at = history.and_then(|it| it.received.get(number));
                 match at {
                     None => wrong.push(format!(
                         "ran {name} after it was told {number}, which is in no history"
@@ -363,7 +363,7 @@ fn answers(kind: EventKind) -> bool {
         | EventKind::ActivityScheduled
         | EventKind::ChildScheduled
         | EventKind::ChildStarted
-        | EventKind::ChildTold
+        | EventKind::ChildMessaged
         | EventKind::TimerScheduled
         | EventKind::SignalAwaited
         | EventKind::VersionMarked

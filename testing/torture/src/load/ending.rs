@@ -68,13 +68,13 @@ impl Load {
     /// Returns whether the end was acknowledged.
     pub(super) async fn end(&self, id: InstanceId, ending: Ending) -> bool {
         let (client, note) = (&self.client, Note::by("torture"));
-        let told = match ending {
+        let answer = match ending {
             Ending::Cancel => client.cancel(id, note).await.map(drop),
             Ending::Terminate => client.terminate(id, note).await.map(drop),
             Ending::CancelTree => client.cancel_tree(id, note).await.map(drop),
             Ending::TerminateTree => client.terminate_tree(id, note).await.map(drop),
         };
-        match told {
+        match answer {
             Ok(()) => self.note_operated(ending.name(), id).await,
             Err(error) => {
                 self.errors.note(&error.into());

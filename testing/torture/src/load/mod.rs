@@ -68,7 +68,7 @@ impl Mix {
 #[derive(Clone, Default)]
 pub(crate) struct Errors {
     count: Arc<AtomicU64>,
-    said: Arc<Mutex<BTreeSet<String>>>,
+    texts: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Errors {
@@ -77,8 +77,8 @@ impl Errors {
     }
 
     /// Returns the distinct texts.
-    pub(crate) fn said(&self) -> BTreeSet<String> {
-        self.said
+    pub(crate) fn texts(&self) -> BTreeSet<String> {
+        self.texts
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -86,9 +86,9 @@ impl Errors {
 
     fn note(&self, error: &anyhow::Error) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() < ERRORS_KEPT_MAX {
-            said.insert(format!("{error:#}"));
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        if texts.len() < ERRORS_KEPT_MAX {
+            texts.insert(format!("{error:#}"));
         }
     }
 }
@@ -296,7 +296,8 @@ impl Load {
         self.insert(token, new, result).await.map(drop)
     }
 
-    /// By an insert, or by a signal that starts its target when no instance holds the key.
+    /// Starts a keeper by an insert, or by a signal that inserts its target when no instance
+    /// holds the key.
     async fn start_keeper(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
         let key = format!("keeper:{}", random.u64(..CORRELATION_KEYS));
@@ -350,7 +351,7 @@ impl Load {
         self.insert(token, new, Some(result)).await.map(drop)
     }
 
-    /// Instances that share keys, each inserted after the previous one was acknowledged.
+    /// Inserts instances that share partition keys, each after the previous one was acknowledged.
     async fn form_lines(self, mut random: fastrand::Rng, stop: watch::Receiver<bool>) {
         let pause = Duration::from_secs_f64(5.0 / self.mix.rate);
         let mut next = Instant::now();

@@ -1,4 +1,4 @@
-//! Retried with pauses until it succeeds.
+//! A step that is retried with pauses until it succeeds.
 
 use super::Effects;
 use outlast::prelude::*;

@@ -46,7 +46,7 @@ impl Workflow for Journey {
             random: fastrand::Rng::with_seed(trip.token.wrapping_mul(64) + u64::from(trip.leg)),
             flow: flow.clone(),
             trip,
-            told: Vec::new(),
+            received: Vec::new(),
             steps: 0,
         };
         match traveller.travel().await {
@@ -70,7 +70,7 @@ struct Traveller<'a> {
     random: fastrand::Rng,
     trip: Trip,
     /// The numbers that it has received in this run.
-    told: Vec<u64>,
+    received: Vec<u64>,
     steps: u32,
 }
 
@@ -105,7 +105,7 @@ impl Traveller<'_> {
     async fn step(&mut self) -> FlowResult<()> {
         let step = self.new_step();
         let result = step.call(&self.flow).await;
-        self.hear(result)
+        self.receive(result)
     }
 
     async fn errands(&mut self) -> FlowResult<()> {
@@ -118,13 +118,13 @@ impl Traveller<'_> {
             all = all.cancel_rest();
         }
         let results = all.await;
-        self.hear_all(results)
+        self.receive_all(results)
     }
 
     async fn errands_and_a_step(&mut self) -> FlowResult<()> {
         let (errands, step) = (self.new_errands(), self.new_step());
         let results = self.flow.all((errands, step.call(&self.flow))).await;
-        self.hear_all(results.map(|(mut errands, step)| {
+        self.receive_all(results.map(|(mut errands, step)| {
             errands.push(step);
             errands
         }))
@@ -138,7 +138,7 @@ impl Traveller<'_> {
             result = result.cancel_rest();
         }
         let result = result.await;
-        self.hear_all(result.map(|number| number.into_iter().collect()))
+        self.receive_all(result.map(|number| number.into_iter().collect()))
     }
 
     async fn await_another(&mut self) -> FlowResult<()> {
@@ -148,7 +148,7 @@ impl Traveller<'_> {
         let policy = ClosePolicy::ALL[self.random.usize(..3)];
         let another = self.flow.child::<Journey>(trip).on_parent_close(policy);
         let result = another.await;
-        self.hear_all(result.map(|_| Vec::new()))
+        self.receive_all(result.map(|_| Vec::new()))
     }
 
     async fn start_another(&mut self) -> FlowResult<()> {
@@ -163,18 +163,18 @@ impl Traveller<'_> {
         match self.random.u32(..3) {
             0 => {
                 let number = self.random.u64(..1 << 53);
-                let told = child.signal(Word { number }).await;
-                self.hear_all(told.map(|_| Vec::new()))?;
+                let sent = child.signal(Word { number }).await;
+                self.receive_all(sent.map(|_| Vec::new()))?;
             }
             1 => {
-                let told = child.cancel("the journey goes on without it").await;
-                self.hear_all(told.map(|_| Vec::new()))?;
+                let sent = child.cancel("the journey goes on without it").await;
+                self.receive_all(sent.map(|_| Vec::new()))?;
             }
             _ => {}
         }
         if self.random.bool() {
             let result = started.join().await;
-            self.hear_all(result.map(|_| Vec::new()))?;
+            self.receive_all(result.map(|_| Vec::new()))?;
         }
         Ok(())
     }
@@ -186,13 +186,13 @@ impl Traveller<'_> {
             first = first.cancel_rest();
         }
         let first = first.await;
-        self.hear(first.map(|(_, number)| number))
+        self.receive(first.map(|(_, number)| number))
     }
 
     async fn errand_or_rest(&mut self) -> FlowResult<()> {
         let (errand, rest) = (self.new_errand(), self.new_rest());
         let first = self.flow.select((errand, rest)).await;
-        self.hear_all(first.map(|first| match first {
+        self.receive_all(first.map(|first| match first {
             OneOf2::First(number) => vec![number],
             OneOf2::Second(()) => Vec::new(),
         }))
@@ -201,7 +201,7 @@ impl Traveller<'_> {
     async fn step_or_rest(&mut self) -> FlowResult<()> {
         let (step, rest) = (self.new_step(), self.new_rest());
         let first = self.flow.select((step.call(&self.flow), rest)).await;
-        self.hear_all(first.map(|first| match first {
+        self.receive_all(first.map(|first| match first {
             OneOf2::First(number) => vec![number],
             OneOf2::Second(()) => Vec::new(),
         }))
@@ -212,7 +212,7 @@ impl Traveller<'_> {
         let inner = self.flow.all((others, step.call(&self.flow)));
         let rest = self.new_rest();
         let results = self.flow.all((errands, (inner, rest))).await;
-        self.hear_all(results.map(|(mut errands, ((others, step), ()))| {
+        self.receive_all(results.map(|(mut errands, ((others, step), ()))| {
             errands.extend(others);
             errands.push(step);
             errands
@@ -228,9 +228,9 @@ impl Traveller<'_> {
             others.into_future(),
             lone.into_future()
         );
-        self.hear_all(errands)?;
-        self.hear_all(others)?;
-        self.hear(lone)
+        self.receive_all(errands)?;
+        self.receive_all(others)?;
+        self.receive(lone)
     }
 
     /// A selection of groups and a single activity.
@@ -242,7 +242,7 @@ impl Traveller<'_> {
             first = first.cancel_rest();
         }
         let first = first.await;
-        self.hear_all(first.map(|first| match first {
+        self.receive_all(first.map(|first| match first {
             OneOf3::First(numbers) | OneOf3::Third(numbers) => numbers,
             OneOf3::Second(number) => vec![number],
         }))
@@ -253,7 +253,7 @@ impl Traveller<'_> {
         let mut step = self.new_step();
         step.name = format!("{} at {} by {drawn:x} {key}", step.name, now.0);
         let result = step.call(&self.flow).await;
-        self.hear(result)
+        self.receive(result)
     }
 
     async fn take_a_detour(&mut self) -> FlowResult<()> {
@@ -271,7 +271,7 @@ impl Traveller<'_> {
             of: self.random.u32(1..4),
         };
         let result = self.flow.machine(New::<Chain>(hops)).await;
-        self.hear_all(result.map(|_| Vec::new()))
+        self.receive_all(result.map(|_| Vec::new()))
     }
 
     /// A machine that is signalled or cancelled through its handle.
@@ -281,19 +281,19 @@ impl Traveller<'_> {
             patience_ms: self.random.u64(20..300),
         };
         let sale = self.flow.machine(New::<Payment>(sale)).start().await?;
-        let told = match self.random.bool() {
+        let sent = match self.random.bool() {
             true => sale.child().signal(Paid { amount: 1 }).await.map(|_| ()),
             false => sale.child().cancel("too dear").await.map(|_| ()),
         };
-        self.hear_all(told.map(|()| Vec::new()))?;
+        self.receive_all(sent.map(|()| Vec::new()))?;
         let result = sale.join().await;
-        self.hear_all(result.map(|_| Vec::new()))
+        self.receive_all(result.map(|_| Vec::new()))
     }
 
     async fn await_word(&mut self) -> FlowResult<()> {
         let patience = Duration::from_millis(self.random.u64(20..500));
         let word = self.flow.signal::<Word>().timeout(patience).await;
-        self.hear_all(word.map(|word| word.into_iter().map(|word| word.number).collect()))
+        self.receive_all(word.map(|word| word.into_iter().map(|word| word.number).collect()))
     }
 
     fn new_rest(&mut self) -> Call<'static, ()> {
@@ -303,17 +303,17 @@ impl Traveller<'_> {
 
     async fn rest(&mut self) -> FlowResult<()> {
         let result = self.new_rest().await;
-        self.hear_all(result.map(|()| Vec::new()))
+        self.receive_all(result.map(|()| Vec::new()))
     }
 
-    fn hear(&mut self, result: FlowResult<u64>) -> FlowResult<()> {
-        self.hear_all(result.map(|number| vec![number]))
+    fn receive(&mut self, result: FlowResult<u64>) -> FlowResult<()> {
+        self.receive_all(result.map(|number| vec![number]))
     }
 
     /// A journey survives every failure except its own end.
-    fn hear_all(&mut self, result: FlowResult<Vec<u64>>) -> FlowResult<()> {
+    fn receive_all(&mut self, result: FlowResult<Vec<u64>>) -> FlowResult<()> {
         match result {
-            Ok(numbers) => self.told.extend(numbers),
+            Ok(numbers) => self.received.extend(numbers),
             Err(error) if error.is_cancelled() => return Err(error),
             Err(_) => {}
         }
@@ -325,7 +325,7 @@ impl Traveller<'_> {
         Step {
             effects: self.effects.clone(),
             name: format!("step {}", self.steps),
-            follows: self.told.clone(),
+            follows: self.received.clone(),
             is_bad: self.random.u32(..12) == 0,
         }
     }

@@ -1,4 +1,5 @@
-//! Unique by its correlation key; started by an insert, or by a signal that finds no holder.
+//! A machine that is unique by its correlation key. An insert starts it, or a signal that finds no
+//! holder.
 
 use super::Effects;
 use outlast::prelude::*;

@@ -1,4 +1,4 @@
-//! Shares a partition key with other instances: one runs at a time, in order.
+//! A machine whose instances share partition keys: one runs at a time, in order.
 
 use super::Effects;
 use outlast::prelude::*;

@@ -39,13 +39,13 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     let report = stage
         .play(|act| fill_again_and_again(act, &disk, &mut server))
         .await;
-    let said = errors.map(|errors| errors.said()).unwrap_or_default();
-    let full = said.iter().filter(|text| is_clear(text)).count();
+    let texts = errors.map(|errors| errors.texts()).unwrap_or_default();
+    let full = texts.iter().filter(|text| is_clear(text)).count();
     // The database must be dropped before its disk.
     drop(server);
     ensure!(
         full > 0,
-        "the disk was full, and nobody was told: {said:#?}"
+        "the disk was full, and no error said so: {texts:#?}"
     );
     Ok(report?.with("different errors that say so", full))
 }

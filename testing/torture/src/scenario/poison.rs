@@ -30,8 +30,8 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     stage.crew.orders.poison = Some(Limits {
         memory_max: MEMORY_MAX,
     });
-    // Of the instances that run together when a worker dies, the guilty one dies again. The others
-    // must not fail, but at this rate some are there several times in a row.
+    // The instance that crashed a worker crashes the next worker too. The instances beside it must
+    // not fail, although at this rate some of them crash several times in a row.
     stage.crew.orders.crashes_max = 6;
     let client = server.site().client().await?;
     refuse_what_cannot_be_stored(&client).await?;
@@ -121,7 +121,7 @@ async fn refuse_what_cannot_be_stored(client: &Client) -> Result<()> {
         let json = outlast::Json::parse(text);
         ensure!(
             json.is_err(),
-            "{name} JSON was taken as if it could be stored"
+            "{name} JSON was accepted, and it cannot be stored"
         );
     }
     let row = outlast::NewInstance::new("poison", "a\u{0}b", outlast::Json::null());
@@ -130,7 +130,7 @@ async fn refuse_what_cannot_be_stored(client: &Client) -> Result<()> {
         refused
             .as_ref()
             .is_err_and(|error| error.kind() == ErrorKind::Invalid),
-        "a step with a NUL in its name was taken: {refused:?}"
+        "a step with a NUL in its name was accepted: {refused:?}"
     );
     Ok(())
 }

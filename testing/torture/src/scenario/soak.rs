@@ -102,7 +102,7 @@ async fn measure(
 ) -> Result<Vec<Sample>> {
     let whole = Duration::from_secs_f64(args.minutes * 60.0);
     let begun = Instant::now();
-    let process = worker.process().context("the worker lives")?;
+    let process = worker.process().context("the worker has ended")?;
     let bar = indicatif::ProgressBar::new(u64::from(SAMPLES));
     let mut samples = Vec::new();
     let mut snapshot = None;
@@ -253,7 +253,7 @@ fn resident_kib(process: u32) -> Result<i64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next());
     number
-        .context("the kernel tells it")?
+        .context("the status of the process has no VmRSS")?
         .parse()
-        .context("a number")
+        .context("VmRSS is not a number")
 }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_asked_for_is_expected() {
+    fn the_expected_count_is_limited_to_the_requested_number() {
         let many = Count::AtLeast(100_000);
         assert_eq!(at_most(Count::Exactly(5), Some(2)), Count::Exactly(2));
         assert_eq!(at_most(Count::Exactly(5), Some(9)), Count::Exactly(5));

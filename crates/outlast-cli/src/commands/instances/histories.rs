@@ -8,7 +8,7 @@ use crate::format::{self, harmless, rfc3339, shortened};
 use crate::json::{self, EventObject};
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
-use crate::workflow_view::{self, told, transitions};
+use crate::workflow_view::{self, describe, transitions};
 use clap::Args;
 use outlast::limits::HISTORY_PAGE_MAX;
 use outlast::workflow::{EventDetail, TimelineEntry};
@@ -25,7 +25,7 @@ const PAGE: usize = if HISTORY_PAGE_MAX < 1_000 {
 };
 
 /// The number of characters of an event's details in one line.
-const SAID_CHARS_MAX: usize = 120;
+const DETAIL_CHARS_MAX: usize = 120;
 
 /// Arguments of `history`.
 #[derive(Args, Debug)]
@@ -140,9 +140,9 @@ async fn print_calls(
                 cell(call.kind),
                 cell(format!("{}/{}", call.machine, call.version)),
                 cell(workflow_view::child(call)),
-                cell(workflow_view::standing(call)),
+                cell(workflow_view::child_status(call)),
                 cell(call.on_parent_close.as_str()),
-                cell(shortened(&workflow_view::fate(call), SAID_CHARS_MAX)),
+                cell(shortened(&workflow_view::fate(call), DETAIL_CHARS_MAX)),
             ]);
         }
         output.table(&table)?;
@@ -270,7 +270,7 @@ fn print(
             cell(what),
             cell(where_to),
             cell(name),
-            cell(shortened(&told(entry, run.run, now), SAID_CHARS_MAX)),
+            cell(shortened(&describe(entry, run.run, now), DETAIL_CHARS_MAX)),
         ]);
     }
     output.table(&table)

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_named_and_not_done_is_a_failure() {
+    fn refused_or_missing_instances_make_the_command_fail() {
         let code = |refused, not_found| {
             let summary = BulkSummary {
                 done: 1,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_tell_the_answers_apart() {
+    fn the_summary_counts_each_kind_of_answer() {
         let mut summary = BulkSummary {
             done: 2,
             never_started: 1,

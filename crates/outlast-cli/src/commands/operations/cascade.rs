@@ -57,7 +57,7 @@ pub(super) async fn cascade_to_descendants(
 async fn publish(cascaded: Cascaded, database: &Database) {
     let mut hints = Hints::now(cascaded.woken);
     hints.ended = cascaded.ended;
-    hints.told = cascaded.running;
+    hints.cancelled = cascaded.running;
     if !hints.is_empty() {
         let _ = database.store.notify(hints).await;
     }

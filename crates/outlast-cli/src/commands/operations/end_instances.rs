@@ -133,7 +133,7 @@ fn print(
         Format::Json => output.json(&json!({
             "families": family.roots().len(),
             "live": json::count(family.live()),
-            "told": progress == CascadeProgress::Complete,
+            "complete": progress == CascadeProgress::Complete,
             "not_found": family.missing().len(),
         })),
         Format::Ids => roots.try_for_each(|id| output.line(id.to_string())),

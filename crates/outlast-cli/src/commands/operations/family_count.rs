@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_counted_whole_is_known_to_have_ended() {
+    fn only_a_completely_counted_family_is_known_to_have_ended() {
         let mut count = FamilyCount::default();
         count.add(InstanceId(12), family(&[(Status::Done, 3)], true));
         assert!(!count.may_live());

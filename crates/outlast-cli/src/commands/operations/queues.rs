@@ -83,18 +83,18 @@ pub(crate) async fn run(
             queue.check(&database.client).await?;
             let note = queue.operator.note();
             let changed = database.client.pause(&queue.name, note).await?;
-            say(&queue.name, "paused", changed, output)
+            report(&queue.name, "paused", changed, output)
         }
         Some(QueuesCommand::Resume(queue)) => {
             queue.check(&database.client).await?;
             let note = queue.operator.note();
             let changed = database.client.resume(&queue.name, note).await?;
-            say(&queue.name, "running", changed, output)
+            report(&queue.name, "running", changed, output)
         }
     }
 }
 
-fn say(queue: &str, now: &str, changed: bool, output: &Output) -> Result<(), Failure> {
+fn report(queue: &str, now: &str, changed: bool, output: &Output) -> Result<(), Failure> {
     match changed {
         true => note(format!("queue {queue} is now {now}")),
         false => note(format!("queue {queue} was already {now}")),

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verb_is_narrowed_to_what_it_can_be_done_to() {
+    fn a_verb_is_narrowed_to_the_statuses_that_it_applies_to() {
         let all = |verb: Verb| verb.narrowed(&[]).unwrap();
         assert_eq!(all(Verb::Retry), [Status::Failed]);
         let ended = [Status::Done, Status::Failed, Status::Cancelled];
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn to_be_asked_again_is_no_refusal_and_to_have_ended_is() {
+    fn a_repeated_cancel_is_accepted_and_an_ended_instance_is_refused() {
         let results = |answer: CancelAnswer| VerbResult::from(answer);
         assert_eq!(
             results(CancelAnswer::Requested(Status::Executing)),
@@ -220,7 +220,7 @@ mod tests {
             VerbResult::NeverStarted
         );
         let VerbResult::Refused(why) = results(CancelAnswer::AlreadyEnded(Status::Done)) else {
-            panic!("what has ended cannot be asked");
+            panic!("a cancel of an ended instance is refused");
         };
         assert_eq!(why, "is already done");
     }

@@ -76,6 +76,10 @@ pub(crate) async fn run(
         .await?
         .with_metrics()?;
     server
-        .serve(database.client.clone(), output, shutdown_signal::asked())
+        .serve(
+            database.client.clone(),
+            output,
+            shutdown_signal::requested(),
+        )
         .await
 }

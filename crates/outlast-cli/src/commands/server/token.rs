@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_that_is_printed_is_the_line_that_is_read() {
+    fn the_printed_token_line_is_read_back() {
         let (_, token) = Token::generate("shop", Role::Signal).unwrap();
         let args = TokenArgs {
             name: "shop".into(),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_lets_nobody_or_everybody_in_is_refused() {
+    fn a_token_file_without_valid_tokens_is_refused() {
         for (text, expected) in [
             ("", "contains no tokens"),
             ("# nobody\n", "contains no tokens"),

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_where_messages_go() {
+    fn a_webhook_line_names_its_target_by_key_or_by_id() {
         let (one, two) = (secret(), secret());
         for line in [
             format!("payments signal=paid machine=checkout key=/data/order secret={one}"),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_leaves_something_open_is_refused() {
+    fn an_incomplete_or_invalid_webhook_line_is_refused() {
         let secret = secret();
         for (line, expected) in [
             (

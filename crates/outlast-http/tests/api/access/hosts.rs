@@ -1,6 +1,6 @@
-//! Where requests come from: this machine, a host that is served, a page of our own.
+//! Which hosts, origins and peers the router answers.
 
-use crate::support::{Answer, Asking};
+use crate::support::{Answer, ApiClient};
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
@@ -8,12 +8,12 @@ use outlast::Sqlite;
 use outlast_http::{Role, Settings, Token};
 use std::net::SocketAddr;
 
-fn asking(settings: Settings) -> Asking {
-    Asking::with(Sqlite::in_memory().unwrap(), settings)
+fn api_client(settings: Settings) -> ApiClient {
+    ApiClient::with(Sqlite::in_memory().unwrap(), settings)
 }
 
 async fn ask(
-    api: &Asking,
+    api: &ApiClient,
     method: Method,
     headers: &[(&str, &str)],
     peer: Option<[u8; 4]>,
@@ -36,8 +36,8 @@ async fn ask(
 const HERE: Option<[u8; 4]> = Some([127, 0, 0, 1]);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_tokens_only_this_machine_is_answered() {
-    let api = asking(Settings::new());
+async fn without_tokens_only_requests_from_this_machine_are_answered() {
+    let api = api_client(Settings::new());
     let host = ("host", "localhost:7001");
     assert_eq!(ask(&api, Method::GET, &[host], HERE).await.status, 200);
     for (headers, peer) in [
@@ -56,8 +56,8 @@ async fn without_tokens_only_this_machine_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_was_bound_anew_to_this_machine_is_not_served() {
-    let api = asking(Settings::new());
+async fn a_foreign_host_name_that_resolves_to_this_machine_is_refused() {
+    let api = api_client(Settings::new());
     for host in [
         "evil.example",
         "evil.example:7001",
@@ -83,7 +83,7 @@ async fn a_name_that_was_bound_anew_to_this_machine_is_not_served() {
             "{host}"
         );
     }
-    // The files and the document too: a page of such a name would be ours.
+    // The dashboard's files are refused too: a page under such a name would count as ours.
     let mut request = api.request(Method::GET, "/ui/", Body::empty());
     request
         .headers_mut()
@@ -92,13 +92,13 @@ async fn a_name_that_was_bound_anew_to_this_machine_is_not_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_that_are_named_are_served_and_then_no_others() {
+async fn only_the_allowed_hosts_are_served() {
     let (secret, token) = Token::generate("t", Role::Admin).unwrap();
     let bearer = format!("Bearer {secret}");
     let settings = Settings::new()
         .token(token)
         .allow_host("outlast.example.com");
-    let api = asking(settings);
+    let api = api_client(settings);
     let authorization = ("authorization", bearer.as_str());
     for (host, status) in [
         ("outlast.example.com", 200),
@@ -121,8 +121,8 @@ async fn hosts_that_are_named_are_served_and_then_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_other_origins_change_nothing() {
-    let api = asking(Settings::new().allow_origin("https://ops.example.com/"));
+async fn requests_from_pages_of_other_origins_are_refused() {
+    let api = api_client(Settings::new().allow_origin("https://ops.example.com/"));
     let host = ("host", "localhost:7001");
     for headers in [
         vec![("origin", "https://evil.example")],
@@ -166,7 +166,7 @@ async fn pages_of_other_origins_change_nothing() {
             "{headers:?}"
         );
     }
-    // A link may lead here; a script elsewhere may not even ask.
+    // A link from another site may open a page here. A script of another site may not even read.
     let link = [
         host,
         ("sec-fetch-site", "cross-site"),
@@ -185,8 +185,8 @@ async fn pages_of_other_origins_change_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_application_may_decide_by_itself_who_comes_in() {
-    let api = asking(Settings::new().authentication_is_the_hosts());
+async fn an_application_can_authenticate_its_callers_itself() {
+    let api = api_client(Settings::new().authentication_is_the_hosts());
     let answer = ask(
         &api,
         Method::POST,

@@ -1,4 +1,4 @@
-//! Who may do what: hosts, tokens, their scopes, webhooks, and the router within an application.
+//! Access: hosts, tokens and their scopes, webhooks, and the router inside an application.
 
 mod hosts;
 mod mounted;

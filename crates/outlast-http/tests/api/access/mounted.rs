@@ -1,6 +1,6 @@
-//! The router within somebody's own application.
+//! The router inside another application.
 
-use crate::support::Asking;
+use crate::support::ApiClient;
 use axum::Router;
 use axum::routing::get;
 use outlast::Sqlite;
@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn under_a_prefix_everything_is_where_it_says_it_is() {
-    let api = Asking::new(Sqlite::in_memory().unwrap());
+async fn a_router_under_a_prefix_serves_and_links_below_the_prefix() {
+    let api = ApiClient::new(Sqlite::in_memory().unwrap());
     let inner = router(api.client.clone(), Settings::new());
     let app = Router::new()
         .route("/", get(async || "the shop"))
@@ -62,9 +62,9 @@ async fn under_a_prefix_everything_is_where_it_says_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_a_proxy_that_takes_the_prefix_away_it_is_told_where_it_is() {
+async fn the_base_path_setting_adds_the_prefix_that_a_proxy_removes() {
     let settings = Settings::new().base_path("/tools/outlast/");
-    let api = Asking::with(Sqlite::in_memory().unwrap(), settings);
+    let api = ApiClient::with(Sqlite::in_memory().unwrap(), settings);
     assert_eq!(api.get("/").await.headers["location"], "/tools/outlast/ui/");
     assert!(
         api.get("/ui/")
@@ -74,7 +74,8 @@ async fn behind_a_proxy_that_takes_the_prefix_away_it_is_told_where_it_is() {
     );
 }
 
-/// Asks an application over a real connection from this machine, and gives the head and the body of the answer.
+/// Sends a request over a real connection from this machine, and returns the head and the body of
+/// the answer.
 async fn ask(address: SocketAddr, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!(
@@ -92,7 +93,7 @@ fn mounted(settings: Settings) -> Router {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mounted_as_the_docs_say_it_answers_this_machine_without_a_token() {
+async fn a_router_mounted_as_documented_answers_this_machine_without_a_token() {
     for page in [
         include_str!("../../../../../docs/http.md"),
         include_str!("../../../../../docs/guides/http-and-webhooks.md"),
@@ -119,7 +120,7 @@ async fn mounted_as_the_docs_say_it_answers_this_machine_without_a_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn served_without_the_peers_address_it_says_what_is_missing_and_takes_tokens() {
+async fn a_router_without_peer_addresses_explains_its_refusal_and_accepts_tokens() {
     let (secret, token) = Token::generate("test", Role::Read).unwrap();
     for (settings, headers, status) in [
         (Settings::new(), String::new(), "401"),
@@ -143,8 +144,8 @@ async fn served_without_the_peers_address_it_says_what_is_missing_and_takes_toke
             answer.starts_with(&format!("HTTP/1.1 {status} ")),
             "{answer}"
         );
-        let says_why = answer.contains("into_make_service_with_connect_info::<SocketAddr>()");
-        assert_eq!(says_why, status == "401", "{answer}");
+        let explains = answer.contains("into_make_service_with_connect_info::<SocketAddr>()");
+        assert_eq!(explains, status == "401", "{answer}");
         serving.abort();
     }
 }

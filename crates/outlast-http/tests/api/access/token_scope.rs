@@ -1,27 +1,27 @@
-//! Tokens that reach some of it: the rest is as if it were not there.
+//! Tokens with a scope: instances outside it seem not to exist.
 
-use crate::support::{Asking, eventually, on_both_stores, running};
+use crate::support::{ApiClient, eventually, on_both_stores, running};
 use outlast_core::{Inspect, Store};
 use outlast_http::{Role, Settings, Token};
 use serde_json::{Value, json};
 
 on_both_stores![
-    what_is_another_tenants_cannot_be_looked_at_or_touched,
-    lists_and_counts_have_only_what_is_within_reach,
-    nobody_inserts_where_they_do_not_reach,
-    a_key_of_another_tenant_is_not_given_away,
-    queues_and_workers_are_shown_as_far_as_they_are_within_reach,
-    the_overview_counts_what_is_within_reach,
+    instances_outside_the_token_scope_cannot_be_read_or_changed,
+    lists_and_counts_contain_only_instances_in_the_token_scope,
+    a_scoped_token_inserts_only_within_its_scope,
+    the_holder_of_a_key_outside_the_token_scope_is_not_revealed,
+    a_scoped_token_sees_only_its_queues_and_workers,
+    the_overview_counts_only_instances_in_the_token_scope,
 ];
 
 struct Tenants {
-    everything: Asking,
-    /// Reaches machine `a` in any queue.
-    of_machine: Asking,
-    /// Reaches queue `qa` with any machine.
-    of_queue: Asking,
-    /// Reaches machines `a` and `c` in queues `qa` and `qc`.
-    of_both: Asking,
+    everything: ApiClient,
+    /// Its scope is machine `a` in any queue.
+    of_machine: ApiClient,
+    /// Its scope is queue `qa` with any machine.
+    of_queue: ApiClient,
+    /// Its scope is machines `a` and `c` in queues `qa` and `qc`.
+    of_both: ApiClient,
 }
 
 fn tenants<S: Store + Inspect + Clone>(store: S) -> Tenants {
@@ -33,7 +33,7 @@ fn tenants<S: Store + Inspect + Clone>(store: S) -> Tenants {
         .token(queue.1.queues(["qa"]))
         .token(both.1.machines(["a", "c"]).queues(["qa", "qc"]))
         .metrics(|| "figures 1\n".into());
-    let api = Asking::with(store, settings);
+    let api = ApiClient::with(store, settings);
     Tenants {
         everything: api.token(&all.0),
         of_machine: api.token(&machine.0),
@@ -42,7 +42,7 @@ fn tenants<S: Store + Inspect + Clone>(store: S) -> Tenants {
     }
 }
 
-async fn what_is_another_tenants_cannot_be_looked_at_or_touched<S: Store + Inspect + Clone>(
+async fn instances_outside_the_token_scope_cannot_be_read_or_changed<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let tenants = tenants(store);
@@ -73,11 +73,11 @@ async fn what_is_another_tenants_cannot_be_looked_at_or_touched<S: Store + Inspe
         ] {
             let answer = api.get(&format!("{path}{look}")).await;
             assert_eq!(answer.code(), "not_found", "{look}");
-            // In the same words as if it were not there.
-            let nobody = api.get(&format!("/v1/instances/999999{look}")).await;
+            // The answer is the same as for an instance that does not exist.
+            let missing = api.get(&format!("/v1/instances/999999{look}")).await;
             assert_eq!(
                 answer.text.replace(&foreign, "N"),
-                nobody.text.replace("999999", "N")
+                missing.text.replace("999999", "N")
             );
         }
         for touch in ["/retry", "/cancel", "/terminate"] {
@@ -124,7 +124,9 @@ async fn what_is_another_tenants_cannot_be_looked_at_or_touched<S: Store + Inspe
     assert_eq!(untouched["cancel"], Value::Null);
 }
 
-async fn lists_and_counts_have_only_what_is_within_reach<S: Store + Inspect + Clone>(store: S) {
+async fn lists_and_counts_contain_only_instances_in_the_token_scope<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let tenants = tenants(store);
     for (machine, queue) in [
         ("a", "qa"),
@@ -187,7 +189,7 @@ async fn lists_and_counts_have_only_what_is_within_reach<S: Store + Inspect + Cl
     );
 }
 
-async fn nobody_inserts_where_they_do_not_reach<S: Store + Inspect + Clone>(store: S) {
+async fn a_scoped_token_inserts_only_within_its_scope<S: Store + Inspect + Clone>(store: S) {
     let tenants = tenants(store);
     let new = |machine: &str, queue: &str| json!({"machine": machine, "queue": queue, "step": "s", "version": 1});
     for (api, machine, queue, allowed) in [
@@ -217,7 +219,7 @@ async fn nobody_inserts_where_they_do_not_reach<S: Store + Inspect + Clone>(stor
             .ok();
         assert_eq!(batch["instances"][0]["error"].is_null(), allowed);
     }
-    // The queue that is taken when none is named is none of theirs.
+    // The default queue is outside the scope.
     let unnamed = tenants
         .of_queue
         .post("/v1/instances", json!({"machine": "a", "step": "s"}))
@@ -225,7 +227,9 @@ async fn nobody_inserts_where_they_do_not_reach<S: Store + Inspect + Clone>(stor
     assert_eq!(unnamed.code(), "forbidden");
 }
 
-async fn a_key_of_another_tenant_is_not_given_away<S: Store + Inspect + Clone>(store: S) {
+async fn the_holder_of_a_key_outside_the_token_scope_is_not_revealed<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let tenants = tenants(store);
     let new = |queue: &str| json!({"machine": "a", "queue": queue, "step": "s", "key": "order"});
     let held = tenants
@@ -274,11 +278,7 @@ async fn a_key_of_another_tenant_is_not_given_away<S: Store + Inspect + Clone>(s
     assert_eq!(sent["instance"], held["id"]);
 }
 
-async fn queues_and_workers_are_shown_as_far_as_they_are_within_reach<
-    S: Store + Inspect + Clone,
->(
-    store: S,
-) {
+async fn a_scoped_token_sees_only_its_queues_and_workers<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
     let tenants = tenants(store);
     for (machine, queue) in [("a", "qa"), ("b", "qa"), ("b", "qb")] {
@@ -293,7 +293,7 @@ async fn queues_and_workers_are_shown_as_far_as_they_are_within_reach<
             .collect()
     };
     let all = tenants.everything.get("/v1/queues").await.ok();
-    // Those of the engine are shown while they are empty, too.
+    // The queues of the engine are shown even when they are empty.
     assert_eq!(names(&all), ["default", "other", "qa", "qb"]);
     let some = tenants.of_queue.get("/v1/queues").await.ok();
     assert_eq!(names(&some), ["qa"]);
@@ -302,7 +302,7 @@ async fn queues_and_workers_are_shown_as_far_as_they_are_within_reach<
     assert_eq!(names(&mine), ["qa"]);
     assert_eq!(mine["queues"][0]["eligible"]["count"], 1);
 
-    // A pause stops everybody in the queue.
+    // A pause needs the whole queue in the scope, because it stops every machine in the queue.
     for (api, queue, allowed) in [
         (&tenants.of_queue, "qa", true),
         (&tenants.of_queue, "qb", false),
@@ -316,7 +316,7 @@ async fn queues_and_workers_are_shown_as_far_as_they_are_within_reach<
             assert_eq!(answer.status == 200, allowed, "{verb} {queue}");
         }
     }
-    // Its engine serves neither their queues nor their machines.
+    // The engine serves no queue and no machine of these scopes.
     assert_eq!(
         tenants.everything.get("/v1/workers").await.ok()["workers"]
             .as_array()
@@ -330,7 +330,9 @@ async fn queues_and_workers_are_shown_as_far_as_they_are_within_reach<
     engine.shutdown().await;
 }
 
-async fn the_overview_counts_what_is_within_reach<S: Store + Inspect + Clone>(store: S) {
+async fn the_overview_counts_only_instances_in_the_token_scope<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let tenants = tenants(store);
     for (machine, queue) in [("a", "qa"), ("b", "qa"), ("b", "qb"), ("c", "qc")] {
         tenants.everything.insert(machine, queue).await;

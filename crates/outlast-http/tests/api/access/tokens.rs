@@ -1,21 +1,24 @@
 //! Tokens and their roles.
 
-use crate::support::Asking;
+use crate::support::ApiClient;
 use axum::body::Body;
 use axum::http::Method;
 use outlast::Sqlite;
 use outlast_http::{Role, Settings, Token};
 use serde_json::json;
 
-fn asking(role: Role) -> (Asking, String) {
+fn api_client(role: Role) -> (ApiClient, String) {
     let (secret, token) = Token::generate("tester", role).unwrap();
     let settings = Settings::new().token(token);
-    (Asking::with(Sqlite::in_memory().unwrap(), settings), secret)
+    (
+        ApiClient::with(Sqlite::in_memory().unwrap(), settings),
+        secret,
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_its_secret_nobody_comes_in() {
-    let (api, secret) = asking(Role::Admin);
+async fn a_request_without_a_valid_secret_is_refused() {
+    let (api, secret) = api_client(Role::Admin);
     let hostile = [
         String::new(),
         "Bearer".into(),
@@ -40,7 +43,7 @@ async fn without_its_secret_nobody_comes_in() {
         assert_eq!(answer.headers["www-authenticate"], "Bearer");
     }
     assert_eq!(api.get("/v1/instances").await.code(), "unauthorized");
-    // Bytes that are no text.
+    // A header that is not valid UTF-8.
     let mut request = api.request(Method::GET, "/v1/instances", Body::empty());
     let bytes = axum::http::HeaderValue::from_bytes(b"Bearer \xff\xfe").unwrap();
     request.headers_mut().insert("authorization", bytes);
@@ -87,7 +90,7 @@ async fn every_route_asks_for_the_role_it_needs() {
         (Role::Operate, Method::POST, "/v1/queues/q/resume"),
     ];
     for role in Role::ALL {
-        let (api, secret) = asking(role);
+        let (api, secret) = api_client(role);
         let api = api.token(&secret);
         for (needed, method, path) in &routes {
             let mut request = api.request(method.clone(), path, Body::from("{}"));
@@ -109,8 +112,8 @@ async fn every_route_asks_for_the_role_it_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn some_things_need_no_token_and_show_nothing() {
-    let (api, _) = asking(Role::Read);
+async fn health_checks_the_document_and_the_page_need_no_token() {
+    let (api, _) = api_client(Role::Read);
     for path in ["/healthz", "/readyz", "/v1/openapi.json", "/ui/"] {
         assert_eq!(api.get(path).await.status, 200, "{path}");
     }
@@ -119,8 +122,8 @@ async fn some_things_need_no_token_and_show_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_does_is_recorded_under_the_name_of_the_token() {
-    let (api, secret) = asking(Role::Admin);
+async fn operations_are_recorded_under_the_name_of_the_token() {
+    let (api, secret) = api_client(Role::Admin);
     let id = api.insert("m", "default").await;
     let api = api.token(&secret);
     api.post(&format!("/v1/instances/{id}/cancel"), json!({}))
@@ -134,12 +137,12 @@ async fn what_somebody_does_is_recorded_under_the_name_of_the_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_are_shown_where_the_program_collects_them() {
+async fn the_metrics_route_serves_the_metrics_of_the_program() {
     let (secret, token) = Token::generate("prometheus", Role::Read).unwrap();
     let settings = Settings::new()
         .token(token)
         .metrics(|| "outlast_steps_total 1\n".into());
-    let api = Asking::with(Sqlite::in_memory().unwrap(), settings).token(&secret);
+    let api = ApiClient::with(Sqlite::in_memory().unwrap(), settings).token(&secret);
     let answer = api.get("/metrics").await;
     assert_eq!(answer.text, "outlast_steps_total 1\n");
     assert!(

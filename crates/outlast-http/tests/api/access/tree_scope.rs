@@ -1,20 +1,21 @@
-//! Trees and tokens that reach some of it: what descends from an instance may be anywhere.
+//! Trees and scoped tokens: descendants of an instance may be outside the scope.
 
-use crate::support::{Asking, eventually, on_both_stores, running};
+use crate::support::{ApiClient, eventually, on_both_stores, running};
 use outlast_core::{Inspect, Store};
 use outlast_http::{Role, Settings, Token};
 use serde_json::{Value, json};
 
 on_both_stores![
-    a_tree_is_for_tokens_without_bounds,
-    what_was_done_to_children_is_shown_as_far_as_they_are_within_reach,
+    a_scoped_token_cannot_read_or_end_a_whole_family,
+    close_actions_are_shown_only_for_children_in_the_token_scope,
 ];
 
-/// A team with three children, and somebody who reaches the team alone.
+/// Starts a team. Returns a client without a scope, one whose scope is machine `team`, and the
+/// path of the team.
 async fn bounded_parent<S: Store + Inspect + Clone>(
     store: S,
     plan: Value,
-) -> (Asking, Asking, String) {
+) -> (ApiClient, ApiClient, String) {
     let (all, bound) = (
         Token::generate("all", Role::Admin).unwrap(),
         Token::generate("team", Role::Admin).unwrap(),
@@ -22,7 +23,7 @@ async fn bounded_parent<S: Store + Inspect + Clone>(
     let settings = Settings::new()
         .token(all.1)
         .token(bound.1.machines(["team"]));
-    let api = Asking::with(store, settings);
+    let api = ApiClient::with(store, settings);
     let (all, bound) = (api.token(&all.0), api.token(&bound.0));
     let new = json!({"machine": "team", "step": "begin", "state": plan});
     let id = bound.post("/v1/instances", new).await.ok()["id"].clone();
@@ -30,7 +31,7 @@ async fn bounded_parent<S: Store + Inspect + Clone>(
     (all, bound, path)
 }
 
-async fn a_tree_is_for_tokens_without_bounds<S: Store + Inspect + Clone>(store: S) {
+async fn a_scoped_token_cannot_read_or_end_a_whole_family<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
     let plan = json!({"children": ["wait", "wait", "wait"]});
     let (all, bound, path) = bounded_parent(store, plan).await;
@@ -46,14 +47,14 @@ async fn a_tree_is_for_tokens_without_bounds<S: Store + Inspect + Clone>(store: 
         assert_eq!(refused.code(), "forbidden", "{verb}");
     }
     assert_eq!(all.get(&family).await.ok()["live"], 4);
-    // What is its own it may end; the children go on, as their policies say.
+    // The scoped token may end the team itself. The children continue, as their close policy says.
     let ended = bound.post(&format!("{path}/terminate"), json!({})).await;
     assert_eq!(ended.ok()["answer"], "terminated");
     assert_eq!(all.get(&family).await.ok()["live"], 3);
     engine.shutdown().await;
 }
 
-async fn what_was_done_to_children_is_shown_as_far_as_they_are_within_reach<
+async fn close_actions_are_shown_only_for_children_in_the_token_scope<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -62,8 +63,8 @@ async fn what_was_done_to_children_is_shown_as_far_as_they_are_within_reach<
     let plan = json!({"children": ["wait", "done", "wait"], "quorum": 1, "on_close": "terminate"});
     let (all, bound, path) = bounded_parent(store, plan).await;
     let close_actions = format!("{path}/close_actions");
-    let seen = async |api: &Asking| api.get(&close_actions).await.ok()["close_actions"].clone();
-    eventually("the children were told", async || {
+    let seen = async |api: &ApiClient| api.get(&close_actions).await.ok()["close_actions"].clone();
+    eventually("the children have close actions", async || {
         seen(&all).await.as_array().unwrap().len() == 2
     })
     .await;

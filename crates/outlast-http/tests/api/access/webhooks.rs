@@ -1,6 +1,6 @@
-//! Signed messages become signals.
+//! Webhooks: signed messages become signals.
 
-use crate::support::{Answer, Asking, on_both_stores};
+use crate::support::{Answer, ApiClient, on_both_stores};
 use axum::body::Body;
 use axum::http::Method;
 use outlast_core::{Inspect, Store};
@@ -10,16 +10,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 on_both_stores![
     a_signed_message_becomes_a_signal_once,
-    what_is_not_signed_is_refused,
-    two_secrets_are_good_at_once,
-    a_message_that_names_nobody_is_refused,
+    a_message_without_a_valid_signature_is_refused,
+    a_webhook_accepts_two_secrets_at_once,
+    a_message_without_a_valid_target_is_refused,
 ];
 
 const BODY: &str =
     r#"{"type": "paid", "data": {"order": "order:1", "number": 12345678901234567890123}}"#;
 
 struct Sender {
-    api: Asking,
+    api: ApiClient,
     old: WebhookSecret,
     new: WebhookSecret,
 }
@@ -33,13 +33,13 @@ impl Sender {
         let by_key = WebhookRoute::to_key("checkout", "/data/order", "paid", old.clone())
             .or_secret(new.clone());
         let by_id = WebhookRoute::to_id("/id", "paid", old.clone());
-        // Nobody else comes in without a token: the signature is all that these need.
+        // Other routes need a token. Webhooks need only their signature.
         let (_, token) = Token::generate("others", Role::Admin).unwrap();
         let settings = Settings::new()
             .token(token)
             .webhook("payments", by_key)
             .webhook("direct", by_id);
-        let api = Asking::with(store, settings);
+        let api = ApiClient::with(store, settings);
         Sender { api, old, new }
     }
 
@@ -115,7 +115,8 @@ async fn a_signed_message_becomes_a_signal_once<S: Store + Inspect + Clone>(stor
         "delivered"
     );
 
-    // Known after the end of the instance, and kept from the next holder of the key.
+    // The dedup key still counts after the end of the instance. A repeated message does not reach
+    // the next holder of the correlation key.
     let note = outlast_core::Note::by("ada");
     sender.api.client.terminate(id, note).await.unwrap();
     let late = sender.signed(&sender.old, "msg_1", now(), BODY).await.ok();
@@ -130,7 +131,7 @@ async fn a_signed_message_becomes_a_signal_once<S: Store + Inspect + Clone>(stor
     assert_eq!(sender.api.client.signals(next, None).await.unwrap(), []);
 }
 
-async fn what_is_not_signed_is_refused<S: Store + Inspect + Clone>(store: S) {
+async fn a_message_without_a_valid_signature_is_refused<S: Store + Inspect + Clone>(store: S) {
     let sender = Sender::new(store).await;
     let id = sender.order().await;
     let at = now();
@@ -180,7 +181,7 @@ async fn what_is_not_signed_is_refused<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(sender.api.client.signals(id, None).await.unwrap(), vec![]);
 }
 
-async fn two_secrets_are_good_at_once<S: Store + Inspect + Clone>(store: S) {
+async fn a_webhook_accepts_two_secrets_at_once<S: Store + Inspect + Clone>(store: S) {
     let sender = Sender::new(store).await;
     sender.order().await;
     sender.signed(&sender.old, "a", now(), BODY).await.ok();
@@ -202,7 +203,7 @@ async fn two_secrets_are_good_at_once<S: Store + Inspect + Clone>(store: S) {
     sender.send("payments", &headers, BODY).await.ok();
 }
 
-async fn a_message_that_names_nobody_is_refused<S: Store + Inspect + Clone>(store: S) {
+async fn a_message_without_a_valid_target_is_refused<S: Store + Inspect + Clone>(store: S) {
     let sender = Sender::new(store).await;
     for (body, code) in [
         (BODY, "no_target"),

@@ -1,6 +1,6 @@
 //! Parents and children.
 
-use crate::support::{Asking, on_both_stores, running};
+use crate::support::{ApiClient, on_both_stores, running};
 use outlast_core::{Inspect, Store};
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ on_both_stores![
     children_are_listed_by_status_round_and_page
 ];
 
-async fn parent_of_three(api: &Asking) -> (String, Vec<String>) {
+async fn parent_of_three(api: &ApiClient) -> (String, Vec<String>) {
     let new = json!({"machine": "parcel", "step": "begin", "state": {"items": 3}});
     let id = api.post("/v1/instances", new).await.ok()["id"]
         .as_str()
@@ -35,7 +35,7 @@ async fn parent_of_three(api: &Asking) -> (String, Vec<String>) {
 
 async fn a_family_is_shown_with_its_counts<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let (id, children) = parent_of_three(&api).await;
     let paid = json!({"name": "paid", "payload": {"amount": 1}});
     api.post(
@@ -74,7 +74,7 @@ async fn a_family_is_shown_with_its_counts<S: Store + Inspect + Clone>(store: S)
 
 async fn children_are_listed_by_status_round_and_page<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let (id, children) = parent_of_three(&api).await;
     let list = async |query: &str| {
         let page = api

@@ -1,26 +1,26 @@
-//! Workflows: what they wait for, their histories, their runs.
+//! Workflows: their open waits, histories and runs.
 
-use crate::support::{Asking, eventually, on_both_stores, running};
+use crate::support::{ApiClient, eventually, on_both_stores, running};
 use outlast::workflow::ExportedRun;
 use outlast_core::{Inspect, Store};
 use serde_json::{Value, json};
 
 on_both_stores![
-    a_workflow_shows_its_run_and_what_it_waits_for,
-    a_group_with_a_window_tells_who_runs_and_who_waits_for_a_place,
-    of_many_children_it_is_told_how_many_are_open,
+    a_workflow_shows_its_run_and_its_open_waits,
+    a_group_with_a_window_shows_running_and_held_children,
+    a_wait_for_many_children_shows_the_number_of_open_calls,
     a_history_is_read_page_by_page,
     earlier_runs_are_listed_and_exported,
-    a_blocked_workflow_shows_both_sides,
-    blocked_workflows_need_attention_and_are_found,
+    a_blocked_workflow_shows_the_expected_and_the_found_call,
+    blocked_workflows_need_attention_and_can_be_listed,
     a_timeline_ends_with_the_policies_that_were_applied,
     children_are_listed_call_by_call,
-    what_has_no_history_is_refused,
-    a_machine_has_no_history_and_says_so,
+    a_request_for_a_missing_history_is_refused,
+    a_machine_without_a_history_says_so,
 ];
 
-/// Starts an errand and waits until it waits for its approval; gives its id.
-pub(crate) async fn errand(api: &Asking, checks: &[&str], repeats: u32) -> String {
+/// Starts an errand, and returns its id once it waits for its approval.
+pub(crate) async fn errand(api: &ApiClient, checks: &[&str], repeats: u32) -> String {
     let errand = json!({"note": "<b>fragile</b>", "parcels_ms": [1, 1], "checks": checks, "repeats": repeats});
     let new = json!({"machine": "fulfil", "step": "run", "state": errand, "key": "errand:1"});
     let id = api.post("/v1/instances", new).await.ok()["id"]
@@ -31,7 +31,7 @@ pub(crate) async fn errand(api: &Asking, checks: &[&str], repeats: u32) -> Strin
     id
 }
 
-async fn waits_for_approval(api: &Asking, id: &str, run: i32, checks: &[&str]) {
+async fn waits_for_approval(api: &ApiClient, id: &str, run: i32, checks: &[&str]) {
     let open = 2 + checks.iter().filter(|&&what| what == "wait").count();
     eventually("it waits for its approval", async || {
         let it = api.get(&format!("/v1/instances/{id}")).await.ok();
@@ -42,16 +42,16 @@ async fn waits_for_approval(api: &Asking, id: &str, run: i32, checks: &[&str]) {
     .await;
 }
 
-async fn approve(api: &Asking, id: &str) {
+async fn approve(api: &ApiClient, id: &str) {
     let signal = json!({"name": "approved", "payload": {"by": "Ada"}});
     api.post(&format!("/v1/instances/{id}/signals"), signal)
         .await
         .ok();
 }
 
-async fn a_workflow_shows_its_run_and_what_it_waits_for<S: Store + Inspect + Clone>(store: S) {
+async fn a_workflow_shows_its_run_and_its_open_waits<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let id = errand(&api, &["wait", "done"], 0).await;
     let it = api.get(&format!("/v1/instances/{id}")).await.ok();
     assert_eq!(it["run"], 1);
@@ -62,7 +62,7 @@ async fn a_workflow_shows_its_run_and_what_it_waits_for<S: Store + Inspect + Clo
         (&json!(3), &json!(true))
     );
     assert_eq!(flow["blocked"], Value::Null);
-    // A failure was survived on the way, and is told.
+    // The workflow has handled one failure, which is listed.
     assert_eq!(flow["handled_count"], 1);
     let survived = &flow["handled"][0];
     assert_eq!(
@@ -107,14 +107,14 @@ async fn a_workflow_shows_its_run_and_what_it_waits_for<S: Store + Inspect + Clo
     assert_eq!(piece["parent"]["id"], json!(id));
     assert_eq!((&piece["run"], &piece["events"]), (&json!(1), &json!(0)));
     assert!(piece.get("flow").is_none(), "{piece}");
-    let said = it["waiting"].as_str().unwrap();
+    let sentence = it["waiting"].as_str().unwrap();
     assert!(
-        said.starts_with("waits for signal approved (call ")
-            && said.contains(&format!("child piece {target} (call "))
-            && said.contains(" until "),
-        "{said}"
+        sentence.starts_with("waits for signal approved (call ")
+            && sentence.contains(&format!("child piece {target} (call "))
+            && sentence.contains(" until "),
+        "{sentence}"
     );
-    // Lists say which run it is, and not what it waits for.
+    // A list contains the run and leaves out the open waits.
     let list = api.get("/v1/instances?machine=fulfil").await.ok();
     let listed = &list["instances"][0];
     assert_eq!(listed["events"], it["events"]);
@@ -122,13 +122,11 @@ async fn a_workflow_shows_its_run_and_what_it_waits_for<S: Store + Inspect + Clo
     engine.shutdown().await;
 }
 
-async fn a_group_with_a_window_tells_who_runs_and_who_waits_for_a_place<
-    S: Store + Inspect + Clone,
->(
+async fn a_group_with_a_window_shows_running_and_held_children<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let new = json!({"machine": "crowd", "step": "run", "state": 3});
     let id = api.post("/v1/instances", new).await.ok()["id"].clone();
     let path = format!("/v1/instances/{}", id.as_str().unwrap());
@@ -152,9 +150,11 @@ async fn a_group_with_a_window_tells_who_runs_and_who_waits_for_a_place<
     engine.shutdown().await;
 }
 
-async fn of_many_children_it_is_told_how_many_are_open<S: Store + Inspect + Clone>(store: S) {
+async fn a_wait_for_many_children_shows_the_number_of_open_calls<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let mut checks = vec!["wait"; 250];
     checks.push("done");
     let new = json!({"machine": "fulfil", "step": "run", "state": {"checks": checks}});
@@ -163,7 +163,8 @@ async fn of_many_children_it_is_told_how_many_are_open<S: Store + Inspect + Clon
         .unwrap()
         .to_owned();
     let mut it = Value::Null;
-    // One has ended, 250 wait for a signal, and so does the workflow, until its time is up.
+    // One child has ended and 250 wait for a signal. The workflow waits for its own signal, too,
+    // until a timeout: 252 open calls.
     eventually("all but one are open", async || {
         it = api.get(&format!("/v1/instances/{id}")).await.ok();
         let parked = it["status"] == "awaiting_children";
@@ -174,17 +175,17 @@ async fn of_many_children_it_is_told_how_many_are_open<S: Store + Inspect + Clon
     assert_eq!(flow["groups"][0]["size"], 253);
     assert_eq!(flow["complete"], false);
     assert_eq!(flow["waits"].as_array().unwrap().len(), 200);
-    let said = it["waiting"].as_str().unwrap();
+    let sentence = it["waiting"].as_str().unwrap();
     assert!(
-        said.starts_with("waits for 251 open calls of a group until "),
-        "{said}"
+        sentence.starts_with("waits for 251 open calls of a group until "),
+        "{sentence}"
     );
     engine.shutdown().await;
 }
 
 async fn a_history_is_read_page_by_page<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let id = errand(&api, &["wait"], 0).await;
     let path = format!("/v1/instances/{id}/history");
     let (mut events, mut after) = (Vec::new(), 0);
@@ -241,7 +242,7 @@ async fn a_history_is_read_page_by_page<S: Store + Inspect + Clone>(store: S) {
 
 async fn earlier_runs_are_listed_and_exported<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let id = errand(&api, &[], 1).await;
     approve(&api, &id).await;
     waits_for_approval(&api, &id, 2, &[]).await;
@@ -276,9 +277,11 @@ async fn earlier_runs_are_listed_and_exported<S: Store + Inspect + Clone>(store:
     engine.shutdown().await;
 }
 
-async fn a_blocked_workflow_shows_both_sides<S: Store + Inspect + Clone>(store: S) {
+async fn a_blocked_workflow_shows_the_expected_and_the_found_call<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let new = json!({"machine": "stuck", "step": "run", "state": null});
     let id = api.post("/v1/instances", new).await.ok()["id"]
         .as_str()
@@ -295,8 +298,11 @@ async fn a_blocked_workflow_shows_both_sides<S: Store + Inspect + Clone>(store: 
         blocked["found"].as_str().unwrap().contains("flow.step"),
         "{blocked}"
     );
-    let said = it["waiting"].as_str().unwrap();
-    assert!(said.starts_with("is blocked: its history has "), "{said}");
+    let sentence = it["waiting"].as_str().unwrap();
+    assert!(
+        sentence.starts_with("is blocked: its history has "),
+        "{sentence}"
+    );
     let history = api.get(&format!("/v1/instances/{id}/history")).await.ok();
     let last = history["events"].as_array().unwrap().last().unwrap();
     assert_eq!(last["kind"], "replay_blocked");
@@ -307,15 +313,15 @@ async fn a_blocked_workflow_shows_both_sides<S: Store + Inspect + Clone>(store: 
     engine.shutdown().await;
 }
 
-async fn blocked_workflows_need_attention_and_are_found<S: Store + Inspect + Clone>(store: S) {
+async fn blocked_workflows_need_attention_and_can_be_listed<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let new = json!({"machine": "stuck", "step": "run", "state": null});
     let id = api.post("/v1/instances", new).await.ok()["id"].clone();
-    // A machine that only says so is none.
+    // This instance is not a workflow, so it is not counted.
     let other = api.insert("m", "nobody").await;
     let mut item = Value::Null;
-    eventually("somebody should look at it", async || {
+    eventually("the blocked workflow needs attention", async || {
         let overview = api.get("/v1/overview").await.ok();
         let items = overview["attention"].as_array().cloned().unwrap();
         let found = items.into_iter().find(|item| item["kind"] == "blocked");
@@ -339,13 +345,13 @@ async fn blocked_workflows_need_attention_and_are_found<S: Store + Inspect + Clo
 
 async fn a_timeline_ends_with_the_policies_that_were_applied<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let id = errand(&api, &["wait", "wait", "done"], 0).await;
     let terminate = format!("/v1/instances/{id}/terminate");
     api.post(&terminate, json!({})).await.ok();
     let path = format!("/v1/instances/{id}/history");
     let mut events = Vec::new();
-    eventually("both children were told", async || {
+    eventually("both close policies are applied", async || {
         let page = api.get(&format!("{path}?limit=200")).await.ok();
         events = page["events"].as_array().unwrap().clone();
         let applied = events.iter().filter(|it| it["kind"] == "policy_applied");
@@ -367,7 +373,7 @@ async fn a_timeline_ends_with_the_policies_that_were_applied<S: Store + Inspect 
         );
         assert_eq!(entry["reason"], format!("parent {id} ended as cancelled"));
         assert_eq!(entry["data"]["status_before"], "awaiting_signal");
-        // It belongs to the call that the child itself names.
+        // The entry has the same call as the child's own origin.
         let child = entry["child"].as_str().unwrap();
         let child = api.get(&format!("/v1/instances/{child}")).await.ok();
         let origin = &child["origin"];
@@ -378,13 +384,13 @@ async fn a_timeline_ends_with_the_policies_that_were_applied<S: Store + Inspect 
         let scheduled = &history[origin["seq"].as_u64().unwrap() as usize - 1];
         assert_eq!(scheduled["call"], entry["call"]);
         assert_eq!(scheduled["kind"], "child_scheduled");
-        let told = child["cancel"]["reason"].as_str().unwrap();
+        let reason = child["cancel"]["reason"].as_str().unwrap();
         assert!(
-            told.ends_with(&format!("parent {id} ended as cancelled")),
-            "{told}"
+            reason.ends_with(&format!("parent {id} ended as cancelled")),
+            "{reason}"
         );
     }
-    // Page by page it is the same.
+    // Reading page by page gives the same events.
     let (mut pages, mut after) = (Vec::new(), json!(0));
     while !after.is_null() {
         let page = api.get(&format!("{path}?limit=3&after={after}")).await.ok();
@@ -403,17 +409,17 @@ async fn a_timeline_ends_with_the_policies_that_were_applied<S: Store + Inspect 
 
 async fn children_are_listed_call_by_call<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let id = errand(&api, &["wait"], 0).await;
     let path = format!("/v1/instances/{id}/calls");
-    eventually("the last child waits, too", async || {
+    eventually("the last child waits as well", async || {
         api.get(&path).await.ok()["calls"][4]["status"] == "awaiting_signal"
     })
     .await;
     let page = api.get(&path).await.ok();
     assert_eq!((&page["run"], &page["next"]), (&json!(1), &Value::Null));
     let calls = page["calls"].as_array().unwrap();
-    let told = |call: &Value| {
+    let summary = |call: &Value| {
         let words = ["machine", "status"].map(|it| call[it].as_str().unwrap().to_owned());
         (words, call["recorded"].as_bool().unwrap())
     };
@@ -427,7 +433,7 @@ async fn children_are_listed_call_by_call<S: Store + Inspect + Clone>(store: S) 
     let expected = expected.map(|(machine, status, is_recorded)| {
         ([machine.to_owned(), status.to_owned()], is_recorded)
     });
-    assert_eq!(calls.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(calls.iter().map(summary).collect::<Vec<_>>(), expected);
     assert_eq!(calls[0]["reason"], "too fragile to be insured");
     assert_eq!(calls[4]["policy"], "request_cancel");
     let first = api.get(&format!("{path}?limit=2")).await.ok();
@@ -440,9 +446,9 @@ async fn children_are_listed_call_by_call<S: Store + Inspect + Clone>(store: S) 
     engine.shutdown().await;
 }
 
-async fn what_has_no_history_is_refused<S: Store + Inspect + Clone>(store: S) {
+async fn a_request_for_a_missing_history_is_refused<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let id = errand(&api, &[], 0).await;
     for (query, code) in [
         ("history?run=x", "invalid_request"),
@@ -467,22 +473,22 @@ async fn what_has_no_history_is_refused<S: Store + Inspect + Clone>(store: S) {
         assert_eq!(answer.code(), code, "{query}: {}", answer.text);
     }
     for path in ["history", "calls", "runs", "export"] {
-        let nobody = api.get(&format!("/v1/instances/99999/{path}")).await;
-        assert_eq!(nobody.code(), "not_found", "{path}");
+        let missing = api.get(&format!("/v1/instances/99999/{path}")).await;
+        assert_eq!(missing.code(), "not_found", "{path}");
         let nonsense = api.get(&format!("/v1/instances/x/{path}")).await;
         assert_eq!(nonsense.code(), "invalid_request", "{path}");
     }
     engine.shutdown().await;
 }
 
-async fn a_machine_has_no_history_and_says_so<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn a_machine_without_a_history_says_so<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
     let id = api.insert("m", "nobody").await;
     for path in ["history", "history?run=1", "calls", "export"] {
         let answer = api.get(&format!("/v1/instances/{id}/{path}")).await;
         assert_eq!(answer.code(), "no_history", "{path}");
-        let said = "the machine records none";
-        assert!(answer.text.contains(said), "{}", answer.text);
+        let sentence = "the machine records none";
+        assert!(answer.text.contains(sentence), "{}", answer.text);
     }
     let runs = api.get(&format!("/v1/instances/{id}/runs")).await.ok();
     assert_eq!(runs, json!({"runs": [], "present": 1}));

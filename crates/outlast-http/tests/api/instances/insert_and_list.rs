@@ -1,6 +1,6 @@
-//! Starting instances and looking at them.
+//! Inserting, reading, listing and counting instances.
 
-use crate::support::{Asking, on_both_stores};
+use crate::support::{ApiClient, on_both_stores};
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use outlast_core::{Inspect, Store};
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 on_both_stores![
     an_instance_is_inserted_and_found_again,
-    payloads_are_kept_to_the_letter,
+    payloads_are_stored_unchanged,
     a_key_is_held_until_its_instance_ends,
     an_idempotency_key_makes_sending_again_harmless,
-    many_are_inserted_and_each_is_answered_for_itself,
+    a_batch_insert_answers_for_each_instance,
     a_list_is_read_page_by_page,
-    filters_choose_and_count,
+    filters_select_and_count_instances,
     a_list_shows_states_only_when_asked,
-    what_is_left_out_is_filled_in_from_what_workers_say,
+    an_omitted_queue_and_version_come_from_the_registered_machine,
 ];
 
 async fn an_instance_is_inserted_and_found_again<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let new = json!({
         "machine": "checkout", "step": "start", "version": 3, "state": {"number": 1}, "queue": "shop", "priority": -5,
         "delay_ms": 60_000, "key": "order:1", "partition_key": "customer:7",
@@ -58,7 +58,7 @@ async fn an_instance_is_inserted_and_found_again<S: Store + Inspect + Clone>(sto
     );
     assert_eq!(api.get("/v1/instances/999999").await.code(), "not_found");
 
-    // By key also after the end.
+    // The key finds the instance after its end, too.
     let key = "/v1/machines/checkout/keys/order:1";
     let (terminate, cancel) = (format!("{key}/terminate"), format!("{key}/cancel"));
     let asked = api.post(&cancel, json!({})).await.ok();
@@ -75,12 +75,12 @@ async fn an_instance_is_inserted_and_found_again<S: Store + Inspect + Clone>(sto
     for path in [&terminate, &cancel] {
         assert_eq!(api.post(path, json!({})).await.code(), "already_ended");
     }
-    let nobody = "/v1/machines/checkout/keys/order:2/cancel";
-    assert_eq!(api.post(nobody, json!({})).await.code(), "not_found");
+    let missing = "/v1/machines/checkout/keys/order:2/cancel";
+    assert_eq!(api.post(missing, json!({})).await.code(), "not_found");
 }
 
-async fn payloads_are_kept_to_the_letter<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn payloads_are_stored_unchanged<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
     let state = r#"{"big":123456789012345678901234567890,"b":1.10,"a":-0.0,"e":1e400,"s":"<script>\u2028 é"}"#;
     let body = format!(r#"{{"machine":"m","step":"s","state":{state}}}"#);
     let id = api.post_text("/v1/instances", body).await.ok()["id"]
@@ -107,7 +107,7 @@ async fn payloads_are_kept_to_the_letter<S: Store + Inspect + Clone>(store: S) {
 }
 
 async fn a_key_is_held_until_its_instance_ends<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let new = json!({"machine": "m", "step": "s", "key": "k"});
     let first = api.post("/v1/instances", new.clone()).await.ok();
     let again = api.post("/v1/instances", new.clone()).await;
@@ -127,7 +127,7 @@ async fn a_key_is_held_until_its_instance_ends<S: Store + Inspect + Clone>(store
 }
 
 async fn an_idempotency_key_makes_sending_again_harmless<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let send = async |body: Value| {
         let mut request = api.request(Method::POST, "/v1/instances", Body::from(body.to_string()));
         request
@@ -141,7 +141,7 @@ async fn an_idempotency_key_makes_sending_again_harmless<S: Store + Inspect + Cl
     let new = json!({"machine": "m", "step": "s"});
     let first = send(new.clone()).await.ok();
     let id = first["id"].as_str().unwrap();
-    // Even after it has ended.
+    // The idempotency key counts even after the instance has ended.
     api.post(&format!("/v1/instances/{id}/terminate"), json!({}))
         .await
         .ok();
@@ -154,8 +154,8 @@ async fn an_idempotency_key_makes_sending_again_harmless<S: Store + Inspect + Cl
     assert_eq!(both.code(), "invalid_request");
 }
 
-async fn many_are_inserted_and_each_is_answered_for_itself<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn a_batch_insert_answers_for_each_instance<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
     let batch = json!({"instances": [
         {"machine": "m", "step": "s", "key": "a"},
         {"machine": "", "step": "s"},
@@ -177,7 +177,7 @@ async fn many_are_inserted_and_each_is_answered_for_itself<S: Store + Inspect + 
 }
 
 async fn a_list_is_read_page_by_page<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let mut expected = Vec::new();
     for _ in 0..7 {
         expected.insert(0, api.insert("m", "default").await);
@@ -200,8 +200,8 @@ async fn a_list_is_read_page_by_page<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(seen, expected);
 }
 
-async fn filters_choose_and_count<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn filters_select_and_count_instances<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
     let one = api
         .post(
             "/v1/instances",
@@ -257,7 +257,7 @@ async fn filters_choose_and_count<S: Store + Inspect + Clone>(store: S) {
 }
 
 async fn a_list_shows_states_only_when_asked<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     api.insert("m", "default").await;
     let short = api.get("/v1/instances").await.ok();
     assert_eq!(short["instances"][0].get("state"), None);
@@ -265,9 +265,13 @@ async fn a_list_shows_states_only_when_asked<S: Store + Inspect + Clone>(store: 
     assert_eq!(full["instances"][0]["state"], json!({"number": 1}));
 }
 
-async fn what_is_left_out_is_filled_in_from_what_workers_say<S: Store + Inspect + Clone>(store: S) {
+async fn an_omitted_queue_and_version_come_from_the_registered_machine<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let engine = crate::support::running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let inserted = api
         .post(
             "/v1/instances",

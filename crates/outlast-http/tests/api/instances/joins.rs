@@ -1,24 +1,24 @@
-//! How fan-outs join, as instances and trees show it.
+//! Joins of fan-outs, as instances and trees show them.
 
-use crate::support::{Asking, eventually, on_both_stores, running};
+use crate::support::{ApiClient, eventually, on_both_stores, running};
 use outlast_core::{Inspect, Store};
 use serde_json::{Value, json};
 
 on_both_stores![
     a_join_of_each_kind_is_shown_while_it_waits,
-    why_a_parent_was_woken_is_shown,
-    a_tree_shows_policies_positions_and_who_is_held,
+    a_joined_parent_shows_why_it_was_woken,
+    a_tree_shows_close_policies_positions_and_held_children,
 ];
 
-/// Starts a team with this plan and gives its path.
-async fn team(api: &Asking, plan: Value) -> String {
+/// Starts a team with this plan and returns its path.
+async fn team(api: &ApiClient, plan: Value) -> String {
     let new = json!({"machine": "team", "step": "begin", "state": plan});
     let id = api.post("/v1/instances", new).await.ok()["id"].clone();
     format!("/v1/instances/{}", id.as_str().unwrap())
 }
 
-/// Waits until a member of its barrier has come to this.
-async fn barrier(api: &Asking, path: &str, member: &str, value: Value) -> Value {
+/// Waits until a field of the barrier has this value, and returns the barrier.
+async fn barrier(api: &ApiClient, path: &str, member: &str, value: Value) -> Value {
     eventually(member, async || {
         api.get(path).await.ok()["barrier"][member] == value
     })
@@ -28,7 +28,7 @@ async fn barrier(api: &Asking, path: &str, member: &str, value: Value) -> Value 
 
 async fn a_join_of_each_kind_is_shown_while_it_waits<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let stray = api.insert("m", "nobody").await;
     let stray = api.get(&format!("/v1/instances/{stray}")).await.ok();
     for member in ["barrier", "cancel", "held", "on_parent_close", "position"] {
@@ -74,9 +74,9 @@ async fn a_join_of_each_kind_is_shown_while_it_waits<S: Store + Inspect + Clone>
     engine.shutdown().await;
 }
 
-async fn why_a_parent_was_woken_is_shown<S: Store + Inspect + Clone>(store: S) {
+async fn a_joined_parent_shows_why_it_was_woken<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     for (plan, joined) in [
         (json!({"children": ["done", "fail"]}), "all"),
         (
@@ -92,16 +92,22 @@ async fn why_a_parent_was_woken_is_shown<S: Store + Inspect + Clone>(store: S) {
     ] {
         let path = team(&api, plan).await;
         let barrier = barrier(&api, &path, "joined", json!(joined)).await;
-        assert_eq!(barrier["deadline"], Value::Null, "it waits no longer");
+        assert_eq!(
+            barrier["deadline"],
+            Value::Null,
+            "a joined parent has no deadline"
+        );
         let ended = api.get(&format!("{path}/wait")).await.ok();
         assert_eq!(ended["instance"]["result"], joined);
     }
     engine.shutdown().await;
 }
 
-async fn a_tree_shows_policies_positions_and_who_is_held<S: Store + Inspect + Clone>(store: S) {
+async fn a_tree_shows_close_policies_positions_and_held_children<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let plan =
         json!({"children": ["wait", "careful", "wait"], "window": 2, "on_close": "request_cancel"});
     let path = team(&api, plan).await;

@@ -1,19 +1,19 @@
 //! Long polls.
 
-use crate::support::{Asking, on_both_stores, running};
+use crate::support::{ApiClient, on_both_stores, running};
 use outlast_core::{Inspect, Store};
 use outlast_http::{Limits, Settings};
 use serde_json::json;
 
 on_both_stores![
     a_wait_ends_when_the_instance_does,
-    a_wait_whose_time_is_up_says_how_it_stands,
-    there_is_an_end_to_how_many_may_wait,
+    a_wait_that_times_out_answers_the_current_status,
+    the_number_of_long_polls_is_limited,
 ];
 
 async fn a_wait_ends_when_the_instance_does<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let new = json!({"machine": "checkout", "step": "start", "state": {"number": 1}});
     let id = api.post("/v1/instances", new).await.ok()["id"]
         .as_str()
@@ -36,8 +36,8 @@ async fn a_wait_ends_when_the_instance_does<S: Store + Inspect + Clone>(store: S
     engine.shutdown().await;
 }
 
-async fn a_wait_whose_time_is_up_says_how_it_stands<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn a_wait_that_times_out_answers_the_current_status<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
     let id = api.insert("m", "default").await;
     let waited = api
         .get(&format!("/v1/instances/{id}/wait?timeout_ms=20"))
@@ -49,18 +49,18 @@ async fn a_wait_whose_time_is_up_says_how_it_stands<S: Store + Inspect + Clone>(
     );
 }
 
-async fn there_is_an_end_to_how_many_may_wait<S: Store + Inspect + Clone>(store: S) {
+async fn the_number_of_long_polls_is_limited<S: Store + Inspect + Clone>(store: S) {
     let limits = Limits {
         waits: 1,
         ..Limits::default()
     };
-    let api = Asking::with(store, Settings::new().limits(limits));
+    let api = ApiClient::with(store, Settings::new().limits(limits));
     let id = api.insert("m", "default").await;
     let (path, other) = (
         format!("/v1/instances/{id}/wait?timeout_ms=30000"),
         format!("/v1/instances/{id}/wait?timeout_ms=1"),
     );
-    // The second may have the place when the first asks for it.
+    // The second poll may hold the only slot at the moment when the first one arrives.
     let first = tokio::spawn({
         let api = api.clone();
         async move { while api.get(&path).await.status == 503 {} }
@@ -71,7 +71,7 @@ async fn there_is_an_end_to_how_many_may_wait<S: Store + Inspect + Clone>(store:
     })
     .await;
     first.abort();
-    crate::support::eventually("there is room again", async || {
+    crate::support::eventually("the slot is free again", async || {
         api.get(&other).await.status == 200
     })
     .await;

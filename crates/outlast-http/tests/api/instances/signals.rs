@@ -1,17 +1,17 @@
 //! Signals by id and by key.
 
-use crate::support::{Asking, on_both_stores, running};
+use crate::support::{ApiClient, on_both_stores, running};
 use outlast_core::{Inspect, Store};
 use serde_json::json;
 
 on_both_stores![
     a_signal_reaches_an_inbox_once,
-    a_signal_by_key_finishes_what_waits_for_it,
-    a_signal_to_nobody_is_said_to_be_one,
+    a_signal_by_key_finishes_the_instance_that_waits_for_it,
+    a_signal_without_a_target_or_a_name_is_refused,
 ];
 
 async fn a_signal_reaches_an_inbox_once<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let id = api.insert("m", "default").await;
     let path = format!("/v1/instances/{id}/signals");
     let signal = json!({"name": "paid", "payload": {"amount": 5}, "dedup_key": "evt-1"});
@@ -33,9 +33,11 @@ async fn a_signal_reaches_an_inbox_once<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(inbox[0]["consumed_at"], json!(null));
 }
 
-async fn a_signal_by_key_finishes_what_waits_for_it<S: Store + Inspect + Clone>(store: S) {
+async fn a_signal_by_key_finishes_the_instance_that_waits_for_it<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let new =
         json!({"machine": "checkout", "step": "start", "state": {"number": 42}, "key": "order/42"});
     let id = api.post("/v1/instances", new).await.ok()["id"]
@@ -66,8 +68,8 @@ async fn a_signal_by_key_finishes_what_waits_for_it<S: Store + Inspect + Clone>(
     engine.shutdown().await;
 }
 
-async fn a_signal_to_nobody_is_said_to_be_one<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn a_signal_without_a_target_or_a_name_is_refused<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
     let signal = json!({"name": "paid"});
     assert_eq!(
         api.post("/v1/instances/77/signals", signal.clone())

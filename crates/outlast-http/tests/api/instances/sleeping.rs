@@ -1,6 +1,6 @@
-//! Instances that wait for the time alone: shown, listed, counted and ended as sleeping.
+//! Sleeping instances: how they are shown, listed, counted and ended.
 
-use crate::support::{Asking, eventually, on_both_stores};
+use crate::support::{ApiClient, eventually, on_both_stores};
 use outlast_core::{
     ClaimRequest, Commit, Inspect, InstanceId, Join, Json, MachineVersion, NewInstance, NewWorker,
     Outcome, Store, WorkerId,
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 on_both_stores![
-    a_sleeping_instance_is_shown_listed_and_counted_as_such,
-    the_overview_and_its_machine_count_what_sleeps,
-    children_that_sleep_are_shown_as_such,
-    what_is_done_to_a_sleeping_instance_says_so,
-    a_key_cannot_be_unique_among_the_sleeping_alone,
+    a_sleeping_instance_is_shown_listed_and_counted_as_sleeping,
+    the_overview_and_the_machine_count_sleeping_instances,
+    sleeping_children_are_shown_as_sleeping,
+    operations_on_a_sleeping_instance_name_its_status,
+    the_scope_of_a_key_cannot_contain_sleeping,
 ];
 
 async fn a_worker<S: Store>(store: &S) -> WorkerId {
@@ -29,7 +29,7 @@ async fn a_worker<S: Store>(store: &S) -> WorkerId {
     store.register(worker).await.unwrap()
 }
 
-/// Claims what is due, and writes these outcomes for it, in the order of the claims.
+/// Claims one eligible instance per outcome, and commits the outcomes in the order of the claims.
 async fn commit<S: Store>(store: &S, worker: WorkerId, outcomes: Vec<Outcome>) -> Vec<InstanceId> {
     let request = ClaimRequest {
         worker,
@@ -55,7 +55,7 @@ fn wait(names: &[&str]) -> Outcome {
     }
 }
 
-/// One that sleeps, and one that awaits a signal.
+/// Returns the ids of a sleeping instance and of one that awaits a signal.
 async fn one_of_each<S: Store>(store: &S) -> (String, String) {
     let rows = (0..2).map(|_| NewInstance::new("m", "s", Json::null()));
     store.insert(rows.collect(), None).await.unwrap();
@@ -64,11 +64,11 @@ async fn one_of_each<S: Store>(store: &S) -> (String, String) {
     (ids[0].to_string(), ids[1].to_string())
 }
 
-async fn a_sleeping_instance_is_shown_listed_and_counted_as_such<S: Store + Inspect + Clone>(
+async fn a_sleeping_instance_is_shown_listed_and_counted_as_sleeping<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let (sleeping, waiting) = one_of_each(&store).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let shown = api.get(&format!("/v1/instances/{sleeping}")).await.ok();
     assert_eq!(shown["status"], "sleeping");
     let sentence = shown["waiting"].as_str().unwrap();
@@ -118,15 +118,17 @@ async fn a_sleeping_instance_is_shown_listed_and_counted_as_such<S: Store + Insp
     );
 }
 
-async fn the_overview_and_its_machine_count_what_sleeps<S: Store + Inspect + Clone>(store: S) {
+async fn the_overview_and_the_machine_count_sleeping_instances<S: Store + Inspect + Clone>(
+    store: S,
+) {
     one_of_each(&store).await;
     let (all, everything) = Token::generate("all", Role::Read).unwrap();
     let (some, of_queue) = Token::generate("some", Role::Read).unwrap();
     let settings = Settings::new()
         .token(everything)
         .token(of_queue.queues(["default"]));
-    let api = Asking::with(store, settings);
-    // One counts slice by slice, the other by filters.
+    let api = ApiClient::with(store, settings);
+    // Without a scope the counts come from the step counter, with one from filters.
     for secret in [&all, &some] {
         let api = api.token(secret);
         eventually("both are counted", async || {
@@ -145,7 +147,7 @@ async fn the_overview_and_its_machine_count_what_sleeps<S: Store + Inspect + Clo
     );
 }
 
-async fn children_that_sleep_are_shown_as_such<S: Store + Inspect + Clone>(store: S) {
+async fn sleeping_children_are_shown_as_sleeping<S: Store + Inspect + Clone>(store: S) {
     let parent = vec![NewInstance::new("m", "s", Json::null())];
     store.insert(parent, None).await.unwrap();
     let worker = a_worker(&store).await;
@@ -158,7 +160,7 @@ async fn children_that_sleep_are_shown_as_such<S: Store + Inspect + Clone>(store
     };
     let parent = commit(&store, worker, vec![fan_out]).await[0];
     commit(&store, worker, vec![wait(&[]), wait(&["paid"])]).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let path = format!("/v1/instances/{parent}");
     let children = api.get(&format!("{path}/children")).await.ok();
     let statuses = children["children"].as_array().unwrap().iter();
@@ -172,9 +174,9 @@ async fn children_that_sleep_are_shown_as_such<S: Store + Inspect + Clone>(store
     assert_eq!(listed["instances"].as_array().unwrap().len(), 1);
 }
 
-async fn what_is_done_to_a_sleeping_instance_says_so<S: Store + Inspect + Clone>(store: S) {
+async fn operations_on_a_sleeping_instance_name_its_status<S: Store + Inspect + Clone>(store: S) {
     let (sleeping, waiting) = one_of_each(&store).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let path = format!("/v1/instances/{sleeping}");
     let refused = api.post(&format!("{path}/retry"), json!({})).await;
     assert!(refused.text.contains("sleeping"), "{}", refused.text);
@@ -189,8 +191,8 @@ async fn what_is_done_to_a_sleeping_instance_says_so<S: Store + Inspect + Clone>
     assert_eq!(untouched["status"], "awaiting_signal");
 }
 
-async fn a_key_cannot_be_unique_among_the_sleeping_alone<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn the_scope_of_a_key_cannot_contain_sleeping<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
     let new =
         |unique_in: Value| json!({"machine": "m", "step": "s", "key": "k", "unique_in": unique_in});
     let refused = api

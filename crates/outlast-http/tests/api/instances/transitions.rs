@@ -1,6 +1,6 @@
-//! Machines whose way is recorded: their transitions, and the states between them.
+//! Machines with a recorded history: their transitions, and the states between them.
 
-use crate::support::{Asking, eventually, on_both_stores};
+use crate::support::{ApiClient, eventually, on_both_stores};
 use crate::tracked::Tracked;
 use outlast::Engine;
 use outlast_core::{Inspect, Store};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 on_both_stores![
     the_transitions_of_a_machine_are_its_history,
-    a_machine_with_a_history_is_no_workflow_to_anybody,
+    a_machine_with_a_history_is_not_shown_as_a_workflow,
 ];
 
 async fn running(store: impl Store + Inspect) -> Engine {
@@ -16,14 +16,14 @@ async fn running(store: impl Store + Inspect) -> Engine {
     builder.queue("default", 10).start().await.unwrap()
 }
 
-/// Starts a parcel that waits to be cleared; gives its id.
-async fn parcel(api: &Asking) -> String {
+/// Starts a parcel, and returns its id once the parcel waits for `cleared`.
+async fn parcel(api: &ApiClient) -> String {
     let new = json!({"machine": "tracked", "step": "pack", "state": {"note": "fragile"}});
     let id = api.post("/v1/instances", new).await.ok()["id"]
         .as_str()
         .unwrap()
         .to_owned();
-    eventually("it waits", async || {
+    eventually("the parcel waits", async || {
         let it = api.get(&format!("/v1/instances/{id}")).await.ok();
         it["status"] == "awaiting_signal"
     })
@@ -33,7 +33,7 @@ async fn parcel(api: &Asking) -> String {
 
 async fn the_transitions_of_a_machine_are_its_history<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let id = parcel(&api).await;
     let signal = json!({"name": "cleared", "payload": {}});
     let path = format!("/v1/instances/{id}");
@@ -41,7 +41,7 @@ async fn the_transitions_of_a_machine_are_its_history<S: Store + Inspect + Clone
     let ended = api.get(&format!("{path}/wait")).await.ok();
     assert_eq!(ended["instance"]["status"], "done", "{ended}");
     let history = api.get(&format!("{path}/history")).await;
-    // To the letter, as it was written.
+    // The state is stored unchanged.
     assert!(
         history
             .text
@@ -86,7 +86,7 @@ async fn the_transitions_of_a_machine_are_its_history<S: Store + Inspect + Clone
     assert_eq!(wait["transition"]["awaits"], json!(["cleared"]));
     assert!(wait["deadline"].is_string());
     assert_eq!(events[3]["transition"]["signals"], json!(["cleared"]));
-    // Page by page, as of a workflow.
+    // The history is read page by page, like that of a workflow.
     let page = api
         .get(&format!("{path}/history?after=1&limit=2"))
         .await
@@ -102,17 +102,17 @@ async fn the_transitions_of_a_machine_are_its_history<S: Store + Inspect + Clone
     engine.shutdown().await;
 }
 
-async fn a_machine_with_a_history_is_no_workflow_to_anybody<S: Store + Inspect + Clone>(store: S) {
+async fn a_machine_with_a_history_is_not_shown_as_a_workflow<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let id = parcel(&api).await;
     let it = api.get(&format!("/v1/instances/{id}")).await.ok();
     assert_eq!((&it["run"], &it["events"]), (&json!(1), &json!(3)));
     assert!(it.get("flow").is_none(), "{it}");
-    let said = it["waiting"].as_str().unwrap();
+    let sentence = it["waiting"].as_str().unwrap();
     assert!(
-        said.starts_with("waits for signal cleared until "),
-        "{said}"
+        sentence.starts_with("waits for signal cleared until "),
+        "{sentence}"
     );
     let export = api.get(&format!("/v1/instances/{id}/export")).await;
     assert_eq!(export.code(), "no_history");

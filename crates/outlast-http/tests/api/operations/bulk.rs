@@ -1,18 +1,18 @@
-//! Acting on everything that a filter matches.
+//! Bulk operations on all instances that a filter matches.
 
-use crate::support::{Asking, on_both_stores};
+use crate::support::{ApiClient, on_both_stores};
 use outlast_core::{Inspect, Json, NewInstance, Store};
 use serde_json::json;
 
 on_both_stores![
     a_dry_run_counts_and_changes_nothing,
-    everything_is_done_page_by_page_and_once,
-    what_was_asked_to_cancel_before_is_not_counted_as_changed,
-    a_verb_leaves_alone_what_it_has_nothing_to_do_for,
+    a_bulk_verb_changes_each_instance_once_page_by_page,
+    a_repeated_bulk_cancel_counts_no_instance_as_changed,
+    a_bulk_verb_skips_instances_that_it_does_not_apply_to,
 ];
 
 async fn a_dry_run_counts_and_changes_nothing<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     for machine in ["a", "a", "b"] {
         api.insert(machine, "default").await;
     }
@@ -26,12 +26,12 @@ async fn a_dry_run_counts_and_changes_nothing<S: Store + Inspect + Clone>(store:
     );
 }
 
-async fn everything_is_done_page_by_page_and_once<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn a_bulk_verb_changes_each_instance_once_page_by_page<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
     let rows = (0..1200).map(|_| NewInstance::new("m", "s", Json::null()));
     api.client.insert_rows(rows.collect()).await.unwrap();
     for (verb, status) in [
-        // Nobody is there who would answer: they stay as they are.
+        // Without an engine no machine answers the cancel, so the instances stay runnable.
         ("cancel", "runnable"),
         ("terminate", "cancelled"),
         ("retry", "runnable"),
@@ -68,10 +68,10 @@ async fn everything_is_done_page_by_page_and_once<S: Store + Inspect + Clone>(st
     );
 }
 
-async fn what_was_asked_to_cancel_before_is_not_counted_as_changed<S: Store + Inspect + Clone>(
+async fn a_repeated_bulk_cancel_counts_no_instance_as_changed<S: Store + Inspect + Clone>(
     store: S,
 ) {
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     for _ in 0..3 {
         api.insert("m", "default").await;
     }
@@ -85,8 +85,10 @@ async fn what_was_asked_to_cancel_before_is_not_counted_as_changed<S: Store + In
     }
 }
 
-async fn a_verb_leaves_alone_what_it_has_nothing_to_do_for<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn a_bulk_verb_skips_instances_that_it_does_not_apply_to<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let api = ApiClient::new(store);
     let (live, ended) = (
         api.insert("m", "default").await,
         api.insert("m", "default").await,

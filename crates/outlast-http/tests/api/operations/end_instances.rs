@@ -1,28 +1,28 @@
-//! Cancel and terminate: of one, of a tree, and what becomes of children.
+//! Cancel and terminate: of one instance, of a tree, and of children whose parent has ended.
 
-use crate::support::{Asking, eventually, on_both_stores, running};
+use crate::support::{ApiClient, eventually, on_both_stores, running};
 use outlast_core::{Inspect, Store};
 use serde_json::{Value, json};
 
 on_both_stores![
     a_cancel_is_a_request_that_the_machine_answers,
-    a_cancel_that_nobody_has_answered_is_shown,
-    terminate_ends_what_runs,
-    a_tree_is_counted_and_then_asked_to_end,
-    a_tree_is_terminated_also_when_its_root_has_ended,
-    the_end_of_a_parent_does_to_its_children_what_their_policies_say,
-    what_waits_for_a_place_in_a_window_is_cancelled_at_once,
-    an_ended_parent_is_not_deleted_before_its_children_were_told,
+    an_unanswered_cancel_is_shown,
+    terminate_ends_a_running_instance,
+    a_tree_is_counted_and_then_cancelled,
+    a_tree_is_terminated_even_when_its_root_has_ended,
+    the_end_of_a_parent_applies_the_close_policies_of_its_children,
+    a_child_held_by_a_window_is_cancelled_at_once,
+    an_ended_parent_is_not_deleted_before_its_cascade_is_done,
 ];
 
-/// Inserts a machine and gives its path.
-async fn start(api: &Asking, machine: &str, state: Value) -> String {
+/// Inserts an instance of a machine and returns its path.
+async fn start(api: &ApiClient, machine: &str, state: Value) -> String {
     let new = json!({"machine": machine, "step": "begin", "state": state});
     let id = api.post("/v1/instances", new).await.ok()["id"].clone();
     format!("/v1/instances/{}", id.as_str().unwrap())
 }
 
-async fn becomes(api: &Asking, path: &str, status: &str) -> Value {
+async fn becomes(api: &ApiClient, path: &str, status: &str) -> Value {
     eventually(status, async || {
         api.get(path).await.ok()["status"] == status
     })
@@ -30,8 +30,8 @@ async fn becomes(api: &Asking, path: &str, status: &str) -> Value {
     api.get(path).await.ok()
 }
 
-/// The children of an instance, in the order they were asked for.
-async fn children(api: &Asking, path: &str) -> Vec<Value> {
+/// Returns the children of an instance by position.
+async fn children(api: &ApiClient, path: &str) -> Vec<Value> {
     let page = api.get(&format!("{path}/children?limit=200")).await.ok();
     let mut children = page["children"].as_array().unwrap().clone();
     children.sort_by_key(|child| child["position"].as_i64());
@@ -44,7 +44,7 @@ fn path_of(instance: &Value) -> String {
 
 async fn a_cancel_is_a_request_that_the_machine_answers<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let path = start(&api, "piece", json!({"what": "careful"})).await;
     becomes(&api, &path, "awaiting_signal").await;
 
@@ -77,8 +77,8 @@ async fn a_cancel_is_a_request_that_the_machine_answers<S: Store + Inspect + Clo
     engine.shutdown().await;
 }
 
-async fn a_cancel_that_nobody_has_answered_is_shown<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn an_unanswered_cancel_is_shown<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
     let id = api.insert("m", "default").await;
     let path = format!("/v1/instances/{id}");
     let asked = api.post(&format!("{path}/cancel"), json!({})).await.ok();
@@ -93,7 +93,7 @@ async fn a_cancel_that_nobody_has_answered_is_shown<S: Store + Inspect + Clone>(
         assert!(seen["cancel"]["requested_at"].is_string());
         assert_eq!(seen["revision"], 0);
     }
-    // Nobody is there who would answer; what cannot be asked can be ended.
+    // Without an engine no machine answers the cancel, but the instance can be terminated.
     let ended = api.post(&format!("{path}/terminate"), json!({})).await.ok();
     let expected = json!({"answer": "terminated", "status_before": "runnable"});
     assert_eq!(ended, expected);
@@ -104,9 +104,9 @@ async fn a_cancel_that_nobody_has_answered_is_shown<S: Store + Inspect + Clone>(
     }
 }
 
-async fn terminate_ends_what_runs<S: Store + Inspect + Clone>(store: S) {
+async fn terminate_ends_a_running_instance<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let path = start(&api, "piece", json!({"what": "run"})).await;
     becomes(&api, &path, "executing").await;
     let because = json!({"reason": "it never ends"});
@@ -119,9 +119,9 @@ async fn terminate_ends_what_runs<S: Store + Inspect + Clone>(store: S) {
     engine.shutdown().await;
 }
 
-async fn a_tree_is_counted_and_then_asked_to_end<S: Store + Inspect + Clone>(store: S) {
+async fn a_tree_is_counted_and_then_cancelled<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let plan = json!({"children": ["wait", "done", "wait", "wait"]});
     let root = start(&api, "team", plan).await;
     becomes(&api, &root, "awaiting_children").await;
@@ -151,25 +151,25 @@ async fn a_tree_is_counted_and_then_asked_to_end<S: Store + Inspect + Clone>(sto
     assert_eq!(counted["members"]["cancelled"], 4);
     assert_eq!(counted["members"]["done"], 1);
 
-    // The record of it, in pages that meet without a gap.
+    // The pages of the close actions have no gaps.
     let id = root.strip_prefix("/v1/instances/").unwrap();
-    let (mut told, mut cursor) = (Vec::new(), String::new());
+    let (mut actions, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = format!("{root}/close_actions?limit=2{cursor}");
         let page = api.get(&page).await.ok();
-        told.extend(page["close_actions"].as_array().unwrap().clone());
+        actions.extend(page["close_actions"].as_array().unwrap().clone());
         let Some(next) = page["next"].as_str() else {
             break;
         };
         cursor = format!("&cursor={next}");
     }
-    assert_eq!(told.len(), 3, "{told:?}");
-    for closure in &told {
+    assert_eq!(actions.len(), 3, "{actions:?}");
+    for action in &actions {
         assert_eq!(
-            (&closure["verb"], &closure["cause"], &closure["reason"]),
+            (&action["verb"], &action["cause"], &action["reason"]),
             (&json!("cancel"), &json!(id), &json!("no longer wanted"))
         );
-        let child = closure["instance"].as_str().unwrap();
+        let child = action["instance"].as_str().unwrap();
         let operations = format!("/v1/instances/{child}/operations");
         let operations = api.get(&operations).await.ok();
         assert_eq!(operations["operations"][0]["cause"], json!(id));
@@ -177,14 +177,18 @@ async fn a_tree_is_counted_and_then_asked_to_end<S: Store + Inspect + Clone>(sto
     engine.shutdown().await;
 }
 
-async fn a_tree_is_terminated_also_when_its_root_has_ended<S: Store + Inspect + Clone>(store: S) {
+async fn a_tree_is_terminated_even_when_its_root_has_ended<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let plan = json!({"children": ["done", "careful", "run"], "quorum": 1});
     let root = start(&api, "team", plan).await;
     becomes(&api, &root, "done").await;
     let live = async || api.get(&format!("{root}/family")).await.ok()["live"].clone();
-    assert_eq!(live().await, 2, "they go on without it");
+    assert_eq!(
+        live().await,
+        2,
+        "the children continue without their parent"
+    );
     let alone = api.post(&format!("{root}/terminate"), json!({})).await;
     assert_eq!(alone.code(), "already_ended");
     assert_eq!(live().await, 2);
@@ -199,13 +203,13 @@ async fn a_tree_is_terminated_also_when_its_root_has_ended<S: Store + Inspect + 
     engine.shutdown().await;
 }
 
-async fn the_end_of_a_parent_does_to_its_children_what_their_policies_say<
+async fn the_end_of_a_parent_applies_the_close_policies_of_its_children<
     S: Store + Inspect + Clone,
 >(
     store: S,
 ) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     for (policy, verb) in [("terminate", "terminate"), ("request_cancel", "cancel")] {
         let plan = json!({"children": ["done", "wait"], "quorum": 1, "on_close": policy});
         let root = start(&api, "team", plan).await;
@@ -214,12 +218,12 @@ async fn the_end_of_a_parent_does_to_its_children_what_their_policies_say<
         assert_eq!(child["on_parent_close"], policy);
         becomes(&api, &path_of(&child), "cancelled").await;
         let close_actions = api.get(&format!("{root}/close_actions")).await.ok();
-        let told = close_actions["close_actions"].as_array().unwrap();
-        assert_eq!(told.len(), 1, "{close_actions}");
-        assert_eq!(told[0]["verb"], verb);
-        assert_eq!(told[0]["instance"], child["id"]);
-        assert_eq!(told[0]["by"], "parent");
-        let reason = told[0]["reason"].as_str().unwrap();
+        let actions = close_actions["close_actions"].as_array().unwrap();
+        assert_eq!(actions.len(), 1, "{close_actions}");
+        assert_eq!(actions[0]["verb"], verb);
+        assert_eq!(actions[0]["instance"], child["id"]);
+        assert_eq!(actions[0]["by"], "parent");
+        let reason = actions[0]["reason"].as_str().unwrap();
         assert!(reason.ends_with("ended as done"), "{reason}");
     }
     let plan = json!({"children": ["done", "wait"], "quorum": 1});
@@ -232,11 +236,9 @@ async fn the_end_of_a_parent_does_to_its_children_what_their_policies_say<
     engine.shutdown().await;
 }
 
-async fn what_waits_for_a_place_in_a_window_is_cancelled_at_once<S: Store + Inspect + Clone>(
-    store: S,
-) {
+async fn a_child_held_by_a_window_is_cancelled_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let plan = json!({"children": ["wait", "wait", "wait"], "window": 1});
     let root = start(&api, "team", plan).await;
     becomes(&api, &root, "awaiting_children").await;
@@ -261,16 +263,14 @@ async fn what_waits_for_a_place_in_a_window_is_cancelled_at_once<S: Store + Insp
     engine.shutdown().await;
 }
 
-async fn an_ended_parent_is_not_deleted_before_its_children_were_told<
-    S: Store + Inspect + Clone,
->(
+async fn an_ended_parent_is_not_deleted_before_its_cascade_is_done<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let root = start(&api, "team", json!({"children": ["wait"]})).await;
     becomes(&api, &root, "awaiting_children").await;
-    // Without an engine nobody tells them.
+    // Without an engine the cascade is not carried out.
     engine.shutdown().await;
     let tree = json!({"tree": true});
     api.post(&format!("{root}/terminate"), tree).await.ok();

@@ -1,4 +1,4 @@
-//! What operators do and look at: end, retry, delete, pause, the overview.
+//! Operations: end, retry, delete, pause, and the overview.
 
 mod bulk;
 mod end_instances;

@@ -1,15 +1,15 @@
 //! Overview, machines and workers.
 
-use crate::support::{Asking, MACHINES, eventually, on_both_stores, running};
+use crate::support::{ApiClient, MACHINES, eventually, on_both_stores, running};
 use outlast::Engine;
 use outlast_core::{Inspect, MachineOffer, NewWorker, Store};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 on_both_stores![
-    the_overview_counts_and_says_what_needs_attention,
-    a_machine_is_shown_with_its_steps_counts_and_ways,
-    a_worker_is_shown_with_what_it_runs,
+    the_overview_counts_instances_and_lists_what_needs_attention,
+    a_machine_is_shown_with_its_steps_counts_and_transitions,
+    a_worker_is_shown_with_its_queues_and_machines,
     a_worker_that_died_needs_attention,
 ];
 
@@ -22,9 +22,13 @@ fn kinds(overview: &Value) -> Vec<&str> {
         .collect()
 }
 
-async fn the_overview_counts_and_says_what_needs_attention<S: Store + Inspect + Clone>(store: S) {
+async fn the_overview_counts_instances_and_lists_what_needs_attention<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let engine: Engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let new = json!({"machine": "checkout", "step": "start", "state": {"number": 1}});
     let id = api.post("/v1/instances", new).await.ok()["id"]
         .as_str()
@@ -39,7 +43,7 @@ async fn the_overview_counts_and_says_what_needs_attention<S: Store + Inspect + 
         .ok();
     api.insert("m", "stopped").await;
 
-    eventually("everything is seen", async || {
+    eventually("the overview is complete", async || {
         let overview = api.get("/v1/overview").await.ok();
         overview["counts"]["runnable"] == 2
             && overview["counts"]["awaiting_signal"] == 1
@@ -58,7 +62,7 @@ async fn the_overview_counts_and_says_what_needs_attention<S: Store + Inspect + 
     );
     assert_eq!(overview["complete"], true);
     assert_eq!(overview["series"]["minutes"].as_array().unwrap().len(), 60);
-    // Each leads to what it counts.
+    // The filter of each item matches as many instances as the item counts.
     for item in overview["attention"].as_array().unwrap() {
         let filter = item["filter"].as_str().unwrap();
         let listed = api.get(&format!("/v1/instances/count?{filter}")).await.ok();
@@ -74,9 +78,11 @@ async fn the_overview_counts_and_says_what_needs_attention<S: Store + Inspect + 
     engine.shutdown().await;
 }
 
-async fn a_machine_is_shown_with_its_steps_counts_and_ways<S: Store + Inspect + Clone>(store: S) {
+async fn a_machine_is_shown_with_its_steps_counts_and_transitions<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     for number in 0..3 {
         let new = json!({"machine": "checkout", "step": "start", "state": {"number": number}});
         let id = api.post("/v1/instances", new).await.ok()["id"]
@@ -87,7 +93,7 @@ async fn a_machine_is_shown_with_its_steps_counts_and_ways<S: Store + Inspect + 
             .await
             .ok();
     }
-    eventually("the steps are counted and the ways are seen", async || {
+    eventually("steps and transitions are counted", async || {
         let body = api.get("/v1/machines/checkout").await.ok();
         let machine = &body["machines"][0];
         machine["steps"][1]["counts"]["awaiting_signal"] == 3
@@ -118,9 +124,13 @@ async fn a_machine_is_shown_with_its_steps_counts_and_ways<S: Store + Inspect + 
         ]
     );
     assert_eq!(machine["steps"][0]["runs"], 3);
-    let way = &machine["transitions"][0];
+    let transition = &machine["transitions"][0];
     assert_eq!(
-        (&way["from"], &way["to"], &way["outcome"]),
+        (
+            &transition["from"],
+            &transition["to"],
+            &transition["outcome"]
+        ),
         (&json!("start"), &json!("ship"), &json!("wait"))
     );
     let all = api.get("/v1/machines").await.ok();
@@ -128,9 +138,9 @@ async fn a_machine_is_shown_with_its_steps_counts_and_ways<S: Store + Inspect + 
     engine.shutdown().await;
 }
 
-async fn a_worker_is_shown_with_what_it_runs<S: Store + Inspect + Clone>(store: S) {
+async fn a_worker_is_shown_with_its_queues_and_machines<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let workers = api.get("/v1/workers").await.ok();
     let worker = &workers["workers"][0];
     assert_eq!(worker["alive"], true);
@@ -162,8 +172,8 @@ async fn a_worker_that_died_needs_attention<S: Store + Inspect + Clone>(store: S
         lease: Duration::from_millis(100),
     };
     store.register(worker).await.unwrap();
-    let api = Asking::new(store);
-    eventually("its lease runs out", async || {
+    let api = ApiClient::new(store);
+    eventually("the lease of the worker has expired", async || {
         let overview = api.get("/v1/overview").await.ok();
         kinds(&overview) == ["expired_leases"] && overview["attention"][0]["count"] == 1
     })

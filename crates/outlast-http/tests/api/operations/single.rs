@@ -1,18 +1,20 @@
 //! Retry, terminate, delete, pause and resume.
 
-use crate::support::{Asking, on_both_stores, running};
+use crate::support::{ApiClient, on_both_stores, running};
 use outlast_core::{Inspect, Store};
 use serde_json::json;
 
 on_both_stores![
-    what_failed_is_retried_and_that_is_recorded,
-    what_lives_is_terminated_and_then_deleted,
-    a_paused_queue_gives_nothing_out_until_it_is_resumed,
+    a_failed_instance_is_retried_and_the_retry_is_recorded,
+    a_live_instance_is_terminated_and_then_deleted,
+    a_paused_queue_runs_nothing_until_it_is_resumed,
 ];
 
-async fn what_failed_is_retried_and_that_is_recorded<S: Store + Inspect + Clone>(store: S) {
+async fn a_failed_instance_is_retried_and_the_retry_is_recorded<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     let id = api
         .post(
             "/v1/instances",
@@ -46,12 +48,12 @@ async fn what_failed_is_retried_and_that_is_recorded<S: Store + Inspect + Clone>
     assert_eq!(first["status_before"], "failed");
 }
 
-async fn what_lives_is_terminated_and_then_deleted<S: Store + Inspect + Clone>(store: S) {
-    let api = Asking::new(store);
+async fn a_live_instance_is_terminated_and_then_deleted<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
     let id = api.insert("m", "default").await;
     let path = format!("/v1/instances/{id}");
     assert_eq!(api.delete(&path).await.code(), "not_ended");
-    // The body may be left out.
+    // The body is optional.
     let request = api.request(
         axum::http::Method::POST,
         &format!("{path}/terminate"),
@@ -78,11 +80,9 @@ async fn what_lives_is_terminated_and_then_deleted<S: Store + Inspect + Clone>(s
     }
 }
 
-async fn a_paused_queue_gives_nothing_out_until_it_is_resumed<S: Store + Inspect + Clone>(
-    store: S,
-) {
+async fn a_paused_queue_runs_nothing_until_it_is_resumed<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone()).await;
-    let api = Asking::new(store);
+    let api = ApiClient::new(store);
     assert_eq!(
         api.post("/v1/queues/default/pause", json!({"reason": "deploy"}))
             .await

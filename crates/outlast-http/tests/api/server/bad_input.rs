@@ -1,19 +1,19 @@
-//! Whatever is wrong with a request is said, and nothing is done.
+//! Invalid requests are refused with an error code and change nothing.
 
-use crate::support::{Asking, on_sqlite};
+use crate::support::{ApiClient, on_sqlite};
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use outlast::Sqlite;
 use serde_json::json;
 
-/// The router refuses these before any store sees them, so one store is enough.
-async fn asking() -> Asking {
-    Asking::new(Sqlite::in_memory().unwrap())
+/// The router refuses these requests before they reach a store, so one store is enough.
+async fn api_client() -> ApiClient {
+    ApiClient::new(Sqlite::in_memory().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_that_makes_no_sense_is_refused() {
-    let api = asking().await;
+    let api = api_client().await;
     for query in [
         "machin=a",
         "version=x",
@@ -48,7 +48,7 @@ async fn a_query_that_makes_no_sense_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_of_another_filter_is_refused() {
-    let api = asking().await;
+    let api = api_client().await;
     for _ in 0..3 {
         api.insert("m", "default").await;
     }
@@ -66,7 +66,7 @@ async fn a_cursor_of_another_filter_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_makes_no_sense_is_refused() {
-    let api = asking().await;
+    let api = api_client().await;
     for (body, code) in [
         ("", "invalid_json"),
         ("{", "invalid_json"),
@@ -137,8 +137,8 @@ async fn a_body_that_makes_no_sense_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_large_or_too_deep_is_refused_before_it_is_read() {
-    let api = asking().await;
+async fn a_body_that_is_too_large_or_too_deep_is_refused() {
+    let api = api_client().await;
     let large = format!(
         r#"{{"machine":"m","step":"s","state":"{}"}}"#,
         "x".repeat(1024 * 1024)
@@ -175,8 +175,8 @@ async fn what_is_too_large_or_too_deep_is_refused_before_it_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_must_say_that_it_is_json() {
-    let api = asking().await;
+async fn a_body_without_the_json_content_type_is_refused() {
+    let api = api_client().await;
     let body = json!({"machine": "m", "step": "s"}).to_string();
     for declared in [
         None,
@@ -206,7 +206,7 @@ async fn a_body_must_say_that_it_is_json() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_that_make_no_sense_are_refused() {
-    let api = asking().await;
+    let api = api_client().await;
     for (path, code) in [
         ("/v1/instances/x", "invalid_request"),
         ("/v1/instances/-1", "invalid_request"),
@@ -256,9 +256,9 @@ async fn addresses_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_closed_is_unavailable_and_says_nothing_of_itself() {
+async fn a_closed_store_is_unavailable_and_its_name_is_not_revealed() {
     on_sqlite(async |store| {
-        let api = Asking::new(store.clone());
+        let api = ApiClient::new(store.clone());
         outlast_core::Store::close(&store).await;
         for path in [
             "/v1/instances",

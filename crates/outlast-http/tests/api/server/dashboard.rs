@@ -1,17 +1,17 @@
 //! The dashboard's files.
 
-use crate::support::Asking;
+use crate::support::ApiClient;
 use axum::body::Body;
 use axum::http::Method;
 use outlast::Sqlite;
 
-fn asking() -> Asking {
-    Asking::new(Sqlite::in_memory().unwrap())
+fn api_client() -> ApiClient {
+    ApiClient::new(Sqlite::in_memory().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_come_with_their_type_and_a_strict_policy() {
-    let api = asking();
+async fn files_are_served_with_their_media_type_and_a_strict_policy() {
+    let api = api_client();
     for (path, media_type) in [
         ("/ui/", "text/html; charset=utf-8"),
         ("/ui/index.html", "text/html; charset=utf-8"),
@@ -33,8 +33,8 @@ async fn files_come_with_their_type_and_a_strict_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_a_browser_has_is_not_sent_again() {
-    let api = asking();
+async fn a_cached_file_is_not_sent_again() {
+    let api = api_client();
     for path in ["/ui/", "/ui/app.js"] {
         let first = api.get(path).await;
         let mut request = api.request(Method::GET, path, Body::empty());
@@ -53,8 +53,8 @@ async fn a_file_that_a_browser_has_is_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_of_a_screen_is_the_page_and_a_file_that_is_missing_is_not() {
-    let api = asking();
+async fn screen_addresses_serve_the_page_and_a_missing_script_is_not_found() {
+    let api = api_client();
     let page = api.get("/ui/").await.text;
     for path in [
         "/ui/instances",
@@ -82,8 +82,8 @@ async fn an_address_of_a_screen_is_the_page_and_a_file_that_is_missing_is_not() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_the_page_is_inline_or_from_elsewhere() {
-    let page = asking().get("/ui/").await.text;
+async fn the_page_has_no_inline_code_and_no_remote_addresses() {
+    let page = api_client().get("/ui/").await.text;
     assert!(
         !page.contains("style=") && !page.contains("onclick"),
         "{page}"

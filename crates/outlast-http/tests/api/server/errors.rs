@@ -1,11 +1,11 @@
-//! Every code has its page, and every page its code.
+//! Every error code has a page, and every page has an error code.
 
 use outlast_http::Code;
 use std::collections::BTreeSet;
 use std::path::Path;
 
 #[test]
-fn every_code_has_its_page_and_every_page_its_code() {
+fn every_error_code_has_a_page_and_every_page_has_a_code() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
     let pages: BTreeSet<String> = std::fs::read_dir(&folder)
         .unwrap()
@@ -24,14 +24,14 @@ fn every_code_has_its_page_and_every_page_its_code() {
         assert!(page.starts_with(&head), "{head}");
         assert!(
             page.contains(&code.status().as_u16().to_string()),
-            "{head} names its status"
+            "the page of {head} names its HTTP status"
         );
     }
     let list = std::fs::read_to_string(folder.join("README.md")).unwrap();
     for code in Code::ALL {
         assert!(
             list.contains(&format!("({}.md)", code.as_str())),
-            "{} is listed",
+            "README.md lists {}",
             code.as_str()
         );
     }

@@ -1,18 +1,18 @@
-//! Live changes, over a real connection.
+//! The event stream, over a real connection.
 
 use crate::server::standalone::{Server, read_until};
-use crate::support::{Asking, eventually, on_both_stores};
+use crate::support::{ApiClient, eventually, on_both_stores};
 use outlast_core::{Inspect, Store};
 use outlast_http::{Limits, Role, ServeLimits, Settings, Token};
 use serde_json::json;
 use std::time::Duration;
 
 on_both_stores![
-    a_stream_begins_with_what_is_there_and_goes_on_with_what_changes,
-    a_stream_of_ids_tells_of_those,
-    a_stream_tells_of_a_cancel_that_waits_for_its_answer,
-    a_stream_tells_nothing_that_is_out_of_reach,
-    there_is_an_end_to_how_many_streams_are_open,
+    a_stream_begins_with_current_instances_and_continues_with_changes,
+    a_stream_by_ids_reports_only_these_instances,
+    a_stream_reports_an_unanswered_cancel,
+    a_stream_leaves_out_instances_outside_the_token_scope,
+    the_number_of_open_streams_is_limited,
 ];
 
 fn quick() -> Settings {
@@ -23,12 +23,12 @@ fn quick() -> Settings {
     Settings::new().limits(limits)
 }
 
-async fn a_stream_begins_with_what_is_there_and_goes_on_with_what_changes<
+async fn a_stream_begins_with_current_instances_and_continues_with_changes<
     S: Store + Inspect + Clone,
 >(
     store: S,
 ) {
-    let server = Server::start(Asking::new(store), quick(), ServeLimits::default()).await;
+    let server = Server::start(ApiClient::new(store), quick(), ServeLimits::default()).await;
     let first = server.api.insert("m", "default").await;
     let mut stream = server.ask("/v1/events?machine=m&limit=2", "").await;
     let begun = read_until(&mut stream, &format!("\"id\":\"{first}\"")).await;
@@ -59,8 +59,8 @@ async fn a_stream_begins_with_what_is_there_and_goes_on_with_what_changes<
     server.stop().await;
 }
 
-async fn a_stream_of_ids_tells_of_those<S: Store + Inspect + Clone>(store: S) {
-    let server = Server::start(Asking::new(store), quick(), ServeLimits::default()).await;
+async fn a_stream_by_ids_reports_only_these_instances<S: Store + Inspect + Clone>(store: S) {
+    let server = Server::start(ApiClient::new(store), quick(), ServeLimits::default()).await;
     let (one, two) = (
         server.api.insert("m", "default").await,
         server.api.insert("m", "default").await,
@@ -80,8 +80,8 @@ async fn a_stream_of_ids_tells_of_those<S: Store + Inspect + Clone>(store: S) {
         .post(&format!("/v1/instances/{one}/terminate"), json!({}))
         .await
         .ok();
-    let told = read_until(&mut stream, "\"status\":\"cancelled\"").await;
-    assert!(!told.contains("\"machine\":\"silent\""), "{told}");
+    let received = read_until(&mut stream, "\"status\":\"cancelled\"").await;
+    assert!(!received.contains("\"machine\":\"silent\""), "{received}");
     drop(stream);
     for query in [
         "id=x",
@@ -108,26 +108,26 @@ async fn a_stream_of_ids_tells_of_those<S: Store + Inspect + Clone>(store: S) {
     server.stop().await;
 }
 
-async fn a_stream_tells_of_a_cancel_that_waits_for_its_answer<S: Store + Inspect + Clone>(
-    store: S,
-) {
-    let server = Server::start(Asking::new(store), quick(), ServeLimits::default()).await;
+async fn a_stream_reports_an_unanswered_cancel<S: Store + Inspect + Clone>(store: S) {
+    let server = Server::start(ApiClient::new(store), quick(), ServeLimits::default()).await;
     let id = server.api.insert("m", "default").await;
     let mut stream = server.ask(&format!("/v1/events?id={id}"), "").await;
     read_until(&mut stream, "\"cancel\":null").await;
     let path = format!("/v1/instances/{id}/cancel");
     server.api.post(&path, json!({})).await.ok();
-    // The revision is the one that was told before.
-    let told = read_until(&mut stream, "\"answered\":false").await;
-    assert!(told.contains("\"revision\":0"), "{told}");
+    // A cancel does not change the revision.
+    let received = read_until(&mut stream, "\"answered\":false").await;
+    assert!(received.contains("\"revision\":0"), "{received}");
     drop(stream);
     server.stop().await;
 }
 
-async fn a_stream_tells_nothing_that_is_out_of_reach<S: Store + Inspect + Clone>(store: S) {
+async fn a_stream_leaves_out_instances_outside_the_token_scope<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let (secret, token) = Token::generate("a", Role::Read).unwrap();
     let settings = quick().token(token.machines(["a"]));
-    let server = Server::start(Asking::new(store), settings, ServeLimits::default()).await;
+    let server = Server::start(ApiClient::new(store), settings, ServeLimits::default()).await;
     let foreign = server.api.insert("b", "default").await;
     let mine = server.api.insert("a", "default").await;
     let header = format!("authorization: Bearer {secret}\r\n");
@@ -136,23 +136,26 @@ async fn a_stream_tells_nothing_that_is_out_of_reach<S: Store + Inspect + Clone>
         "/v1/events?limit=10".to_owned(),
     ] {
         let mut stream = server.ask(&path, &header).await;
-        let mut told = read_until(&mut stream, &format!("\"id\":\"{mine}\"")).await;
-        told.push_str(&read_until(&mut stream, "event: overview").await);
-        assert!(!told.contains("\"machine\":\"b\""), "{told}");
-        assert!(!told.contains(&format!("\"id\":\"{foreign}\"")), "{told}");
+        let mut received = read_until(&mut stream, &format!("\"id\":\"{mine}\"")).await;
+        received.push_str(&read_until(&mut stream, "event: overview").await);
+        assert!(!received.contains("\"machine\":\"b\""), "{received}");
+        assert!(
+            !received.contains(&format!("\"id\":\"{foreign}\"")),
+            "{received}"
+        );
     }
     let mut refused = server.ask("/v1/events", "").await;
     read_until(&mut refused, "unauthorized").await;
     server.stop().await;
 }
 
-async fn there_is_an_end_to_how_many_streams_are_open<S: Store + Inspect + Clone>(store: S) {
+async fn the_number_of_open_streams_is_limited<S: Store + Inspect + Clone>(store: S) {
     let limits = Limits {
         streams: 1,
         ..Limits::default()
     };
     let server = Server::start(
-        Asking::new(store),
+        ApiClient::new(store),
         Settings::new().limits(limits),
         ServeLimits::default(),
     )
@@ -166,7 +169,7 @@ async fn there_is_an_end_to_how_many_streams_are_open<S: Store + Inspect + Clone
         "{refused}"
     );
     drop(first);
-    eventually("there is room again", async || {
+    eventually("a stream can be opened again", async || {
         let mut third = server.ask("/v1/events", "").await;
         read_until(&mut third, "\r\n")
             .await

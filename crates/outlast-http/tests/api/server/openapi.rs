@@ -1,6 +1,6 @@
-//! The document of the API is true: its routes are the router's, and what routes answer is what it says.
+//! Checks the OpenAPI document: its routes are those of the router, and answers match its schemas.
 
-use crate::support::{Asking, eventually, running};
+use crate::support::{ApiClient, eventually, running};
 use axum::body::Body;
 use axum::http::Method;
 use outlast::Sqlite;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a response of this status must look like.
+/// Returns the schema of a response with this status.
 fn schema(document: &Value, path: &str, method: &str, status: u16) -> Option<Value> {
     let responses = &document["paths"][path][method]["responses"];
     let response = responses
@@ -37,7 +37,7 @@ fn check(document: &Value, path: &str, method: &str, status: u16, body: &Value) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_every_route_answers_is_what_the_document_says() {
+async fn every_route_answers_as_the_document_says() {
     let store = Sqlite::in_memory().unwrap();
     let engine = running(store.clone()).await;
     let secret = WebhookSecret::generate().unwrap().1;
@@ -45,7 +45,7 @@ async fn what_every_route_answers_is_what_the_document_says() {
     let settings = Settings::new()
         .webhook("shop", webhook)
         .metrics(String::new);
-    let api = Asking::with(store, settings);
+    let api = ApiClient::with(store, settings);
     let document = api.get("/v1/openapi.json").await.ok();
 
     let parcel = json!({"machine": "parcel", "step": "begin", "state": {"items": 2}, "key": "parcel:1", "partition_key": "p"});
@@ -86,11 +86,11 @@ async fn what_every_route_answers_is_what_the_document_says() {
     .await
     .ok();
     let asked = api.insert("m", "nobody").await;
-    eventually("the survey has seen something", async || {
+    eventually("the overview and the transitions are counted", async || {
         let overview = api.get("/v1/overview").await.ok();
-        let ways = api.get("/v1/machines/checkout").await.ok();
+        let machines = api.get("/v1/machines/checkout").await.ok();
         !overview["attention"].as_array().unwrap().is_empty()
-            && !ways["machines"][0]["transitions"]
+            && !machines["machines"][0]["transitions"]
                 .as_array()
                 .unwrap()
                 .is_empty()
@@ -413,7 +413,7 @@ async fn what_every_route_answers_is_what_the_document_says() {
     }
     engine.shutdown().await;
 
-    // Every route has been asked and has answered; two are not JSON and are looked at elsewhere.
+    // Every route has answered. The two routes without JSON have tests of their own.
     let mut documented = routes(&document);
     for elsewhere in [("get", "/v1/events"), ("get", "/metrics")] {
         assert!(documented.remove(&(elsewhere.0.to_owned(), elsewhere.1.to_owned())));
@@ -421,14 +421,14 @@ async fn what_every_route_answers_is_what_the_document_says() {
     assert_eq!(answered, documented);
 }
 
-/// A parent that has ended, with a child that was told of it.
-async fn closed_team(api: &Asking) -> String {
+/// Starts a team, and returns its id once the end of the team has a close action on a child.
+async fn closed_team(api: &ApiClient) -> String {
     let plan = json!({"children": ["done", "wait"], "quorum": 1, "window": 5, "deadline_ms": 60_000, "on_close": "terminate"});
     let team = json!({"machine": "team", "step": "begin", "state": plan});
     let id = api.post("/v1/instances", team).await.ok()["id"].clone();
     let id = id.as_str().unwrap().to_owned();
     let close_actions = format!("/v1/instances/{id}/close_actions");
-    eventually("the child was told", async || {
+    eventually("the child has a close action", async || {
         !api.get(&close_actions).await.ok()["close_actions"]
             .as_array()
             .unwrap()
@@ -451,8 +451,8 @@ fn routes(document: &Value) -> BTreeSet<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_of_the_document_is_one_of_the_router_and_no_other_method_is() {
-    let api = Asking::new(Sqlite::in_memory().unwrap());
+async fn the_router_serves_the_documented_routes_and_no_other_methods() {
+    let api = ApiClient::new(Sqlite::in_memory().unwrap());
     let document = api.get("/v1/openapi.json").await.ok();
     let documented = routes(&document);
     let paths: BTreeSet<_> = documented.iter().map(|(_, path)| path.clone()).collect();
@@ -467,7 +467,7 @@ async fn every_route_of_the_document_is_one_of_the_router_and_no_other_method_is
             .replace("{verb}", "retry");
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             let is_documented = documented.contains(&(method.to_lowercase(), path.clone()));
-            // Streams do not end by themselves.
+            // A stream never ends by itself.
             if is_documented && path == "/v1/events" {
                 continue;
             }
@@ -479,15 +479,15 @@ async fn every_route_of_the_document_is_one_of_the_router_and_no_other_method_is
                 "{method} {address}: {answer:?}"
             );
             if answer.status == 404 {
-                assert!(!answer.text.contains("no route "), "{address} is no route");
+                assert!(!answer.text.contains("no route "), "{address} has no route");
             }
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_for_people_has_every_route_and_no_other() {
-    let api = Asking::new(Sqlite::in_memory().unwrap());
+async fn the_http_guide_lists_every_route_and_no_other() {
+    let api = ApiClient::new(Sqlite::in_memory().unwrap());
     let document = api.get("/v1/openapi.json").await.ok();
     let page = include_str!("../../../../../docs/http.md");
     let written: BTreeSet<(String, String)> = page
@@ -501,8 +501,8 @@ async fn the_page_for_people_has_every_route_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_parameter_of_the_document_is_taken() {
-    let api = Asking::new(Sqlite::in_memory().unwrap());
+async fn every_documented_query_parameter_is_accepted() {
+    let api = ApiClient::new(Sqlite::in_memory().unwrap());
     let id = api.insert("m", "default").await;
     let document = api.get("/v1/openapi.json").await.ok();
     let mut asked = 0;
@@ -535,10 +535,10 @@ async fn every_parameter_of_the_document_is_taken() {
     assert!(asked > 30, "{asked}");
 }
 
-/// What generators of clients need, and what the validators of OpenAPI insist on.
+/// Client generators and OpenAPI validators require these fields.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_operation_and_every_response_is_described() {
-    let api = Asking::new(Sqlite::in_memory().unwrap());
+    let api = ApiClient::new(Sqlite::in_memory().unwrap());
     let document = api.get("/v1/openapi.json").await.ok();
     let mut ids = BTreeSet::new();
     for (method, path) in routes(&document) {
@@ -566,27 +566,27 @@ async fn every_operation_and_every_response_is_described() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_reference_of_the_document_leads_to_a_shape_with_a_name_of_its_own() {
-    let api = Asking::new(Sqlite::in_memory().unwrap());
+async fn every_schema_is_described_and_referenced_and_no_other_is_referenced() {
+    let api = ApiClient::new(Sqlite::in_memory().unwrap());
     let document = api.get("/v1/openapi.json").await.ok();
     let mut referred = BTreeSet::new();
     references(&document, &mut referred);
-    let shapes = document["components"]["schemas"].as_object().unwrap();
-    let stored: BTreeSet<_> = shapes
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let stored: BTreeSet<_> = schemas
         .keys()
         .map(|name| format!("#/components/schemas/{name}"))
         .collect();
     assert_eq!(referred, stored);
-    for (name, shape) in shapes {
-        // A shape without a word of its own is a type of Rust that has slipped through.
-        let described = shape["description"].as_str().unwrap_or_default();
+    for (name, schema) in schemas {
+        // A schema without a description is a Rust type that is in the document by mistake.
+        let described = schema["description"].as_str().unwrap_or_default();
         assert!(!described.is_empty(), "{name} has no description");
     }
 }
 
-/// Of two types with one name in the document, only one would be in it.
+/// Of two types that share a name, the document would contain only one.
 #[test]
-fn no_two_types_have_one_name_in_the_document() {
+fn no_two_types_share_a_schema_name() {
     let mut names = BTreeSet::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
     while let Some(folder) = folders.pop() {
@@ -599,7 +599,7 @@ fn no_two_types_have_one_name_in_the_document() {
             let text = std::fs::read_to_string(&path).unwrap();
             for rest in text.split("#[schema(as = ").skip(1) {
                 let name = rest.split(')').next().unwrap().to_owned();
-                assert!(names.insert(name.clone()), "two types are {name}");
+                assert!(names.insert(name.clone()), "two types are called {name}");
             }
         }
     }

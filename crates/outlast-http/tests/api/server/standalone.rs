@@ -1,6 +1,6 @@
-//! A server on its own: its timeouts, its places, its stop.
+//! The standalone server: timeouts, connection limits and the stop.
 
-use crate::support::{Asking, LONG};
+use crate::support::{ApiClient, LONG};
 use outlast::Sqlite;
 use outlast_http::{Limits, ServeLimits, Settings, check_address, router, serve};
 use std::net::SocketAddr;
@@ -11,16 +11,16 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// A server on this machine.
+/// A server on a port of this machine.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    pub(crate) api: Asking,
+    pub(crate) api: ApiClient,
     stop: oneshot::Sender<()>,
     served: JoinHandle<std::io::Result<()>>,
 }
 
 impl Server {
-    pub(crate) async fn start(api: Asking, settings: Settings, limits: ServeLimits) -> Server {
+    pub(crate) async fn start(api: ApiClient, settings: Settings, limits: ServeLimits) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         check_address(address, &settings).unwrap();
@@ -41,7 +41,7 @@ impl Server {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends a request and leaves the connection open.
+    /// Sends a request, and returns the open connection.
     pub(crate) async fn ask(&self, path: &str, headers: &str) -> TcpStream {
         let mut stream = self.connect().await;
         let request = format!(
@@ -58,19 +58,19 @@ impl Server {
     }
 }
 
-/// Reads until `wanted` has come, and gives all of it.
+/// Reads until `wanted` has arrived, and returns all text read so far.
 pub(crate) async fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
     let mut text = String::new();
     timeout(LONG, async {
         let mut bytes = [0; 16 * 1024];
         while !text.contains(wanted) {
             let read = stream.read(&mut bytes).await.unwrap();
-            assert!(read > 0, "it ended before {wanted:?}: {text}");
+            assert!(read > 0, "the stream ended before {wanted:?}: {text}");
             text.push_str(&String::from_utf8_lossy(&bytes[..read]));
         }
     })
     .await
-    .unwrap_or_else(|_| panic!("{wanted:?} never came"));
+    .unwrap_or_else(|_| panic!("{wanted:?} never arrived"));
     text
 }
 
@@ -84,12 +84,12 @@ async fn read_to_end(stream: &mut TcpStream) -> String {
 }
 
 async fn server(limits: ServeLimits) -> Server {
-    let api = Asking::new(Sqlite::in_memory().unwrap());
+    let api = ApiClient::new(Sqlite::in_memory().unwrap());
     Server::start(api, Settings::new(), limits).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_answers_and_stops() {
+async fn the_server_answers_a_request_and_stops() {
     let server = server(ServeLimits::default()).await;
     let mut stream = server.ask("/v1/instances", "connection: close\r\n").await;
     let answer = read_to_end(&mut stream).await;
@@ -100,7 +100,7 @@ async fn it_answers_and_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_of_other_hosts_are_not_served_over_the_wire() {
+async fn a_connection_with_a_foreign_host_name_is_refused() {
     let server = server(ServeLimits::default()).await;
     let mut stream = server.connect().await;
     stream
@@ -116,7 +116,7 @@ async fn names_of_other_hosts_are_not_served_over_the_wire() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_say_what_they_want_is_not_waited_for() {
+async fn a_connection_with_an_incomplete_request_head_is_closed() {
     let limits = ServeLimits {
         header_timeout: Duration::from_millis(100),
         ..ServeLimits::default()
@@ -132,8 +132,8 @@ async fn who_does_not_say_what_they_want_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_never_ends_is_not_waited_for() {
-    let api = Asking::new(Sqlite::in_memory().unwrap());
+async fn a_request_with_an_incomplete_body_times_out() {
+    let api = ApiClient::new(Sqlite::in_memory().unwrap());
     let limits = Limits {
         request_timeout: Duration::from_millis(200),
         ..Limits::default()
@@ -154,7 +154,7 @@ async fn a_body_that_never_ends_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_further_connection_takes_the_room_of_an_idle_one() {
+async fn a_new_connection_replaces_an_idle_one_at_the_limit() {
     let limits = ServeLimits {
         connections: 1,
         ..ServeLimits::default()
@@ -164,18 +164,22 @@ async fn a_further_connection_takes_the_room_of_an_idle_one() {
     read_until(&mut first, "ok").await;
     let mut second = server.ask("/healthz", "").await;
     read_until(&mut second, "ok").await;
-    assert_eq!(read_to_end(&mut first).await, "", "it was closed");
+    assert_eq!(
+        read_to_end(&mut first).await,
+        "",
+        "the idle connection was closed"
+    );
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_open_connections_stop_neither_health_nor_callers() {
+async fn half_open_connections_block_neither_health_checks_nor_callers() {
     let server = server(ServeLimits::default()).await;
     let mut silent = Vec::new();
     for n in 0..1_100 {
         let mut stream = server.connect().await;
         if n % 2 == 0 {
-            // Heads that never end.
+            // Every second connection sends an incomplete request head.
             let head = b"GET /v1/instances HTTP/1.1\r\nx: ";
             let _ = stream.write_all(head).await;
         }
@@ -221,7 +225,7 @@ async fn health_is_answered_while_every_connection_is_busy() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_closes_its_connection() {
-    let api = Asking::new(Sqlite::in_memory().unwrap());
+    let api = ApiClient::new(Sqlite::in_memory().unwrap());
     let limits = Limits {
         streams: 1,
         ..Limits::default()
@@ -265,11 +269,11 @@ async fn a_client_that_does_not_read_its_answer_is_dropped() {
     for _ in 0..2 {
         let head = "GET /v1/instances?full=true HTTP/1.1\r\nhost: localhost\r\n\r\n";
         let mut stream = server.connect().await;
-        // More answers than the buffers of both sides hold.
+        // The answers are larger than the buffers of both sides.
         stream.write_all(head.repeat(10).as_bytes()).await.unwrap();
         slow.push(stream);
     }
-    // Its room is free again, and others are answered.
+    // The slot of the dropped client is free again, and other clients are answered.
     timeout(LONG, async {
         loop {
             let mut asked = server
@@ -287,8 +291,8 @@ async fn a_client_that_does_not_read_its_answer_is_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_ends_streams_and_answers_who_waits() {
-    let api = Asking::new(Sqlite::in_memory().unwrap());
+async fn a_stop_ends_streams_and_answers_long_polls() {
+    let api = ApiClient::new(Sqlite::in_memory().unwrap());
     let limits = Limits {
         waits: 1,
         ..Limits::default()
@@ -299,14 +303,14 @@ async fn a_stop_ends_streams_and_answers_who_waits() {
     let mut stream = server.ask("/v1/events", "").await;
     read_until(&mut stream, "event: overview").await;
     let mut waiting = a_wait_under_way(&server, &id).await;
-    // It has been answered: one that was not even taken yet is reset.
+    // The idle connection has been answered once. An unaccepted one would be reset at the stop.
     let mut idle = server.ask("/healthz", "").await;
     read_until(&mut idle, "}").await;
     let begun = std::time::Instant::now();
     server.stop().await;
     assert!(
         begun.elapsed() < Duration::from_secs(8),
-        "nobody had to be cut"
+        "no connection had to be cut off"
     );
     read_to_end(&mut stream).await;
     let answer = read_to_end(&mut waiting).await;
@@ -314,7 +318,7 @@ async fn a_stop_ends_streams_and_answers_who_waits() {
     assert_eq!(read_to_end(&mut idle).await, "");
 }
 
-/// A long poll that has the only place there is for them.
+/// Returns a long poll that holds the only slot for long polls.
 async fn a_wait_under_way(server: &Server, id: &str) -> TcpStream {
     loop {
         let waiting = server.ask(&format!("/v1/instances/{id}/wait"), "").await;
@@ -324,7 +328,7 @@ async fn a_wait_under_way(server: &Server, id: &str) -> TcpStream {
             if !read_to_end(&mut other).await.starts_with("HTTP/1.1 503") {
                 continue;
             }
-            // It is full: by the first, unless that was refused itself before.
+            // The slot is taken: by the first poll, unless that poll itself was refused before.
             let mut byte = [0];
             match timeout(Duration::from_millis(20), waiting.peek(&mut byte)).await {
                 Err(_) => return waiting,
@@ -335,7 +339,7 @@ async fn a_wait_under_way(server: &Server, id: &str) -> TcpStream {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_come_to_an_end_is_cut_after_the_grace() {
+async fn an_unfinished_request_is_cut_off_after_the_grace_period() {
     let limits = ServeLimits {
         grace: Duration::from_millis(100),
         ..ServeLimits::default()
@@ -347,7 +351,7 @@ async fn who_does_not_come_to_an_end_is_cut_after_the_grace() {
         server.address
     );
     slow.write_all(request.as_bytes()).await.unwrap();
-    // Its request is under way once another one behind it has been answered.
+    // The request is under way once a later request has been answered.
     let mut other = server.ask("/healthz", "connection: close\r\n").await;
     read_to_end(&mut other).await;
     let begun = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Machines that these tests run.
+//! The machines of these tests.
 
 use outlast::prelude::*;
 
@@ -37,7 +37,7 @@ impl Machine for Checkout {
     }
 }
 
-/// Starts as many checkouts as it is told, and waits for them.
+/// Starts one checkout per item, and waits for all of them.
 pub(crate) struct Parcel;
 
 #[derive(Serialize, Deserialize)]

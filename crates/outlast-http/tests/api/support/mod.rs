@@ -1,6 +1,6 @@
-//! Runs a test on both stores, and asks a router as a client would.
+//! Runs each test on both stores, and sends requests to a router.
 
-pub(crate) mod asking;
+pub(crate) mod api_client;
 pub(crate) mod machines;
 
 use crate::flow_machines::{Crowd, Fulfil, Insure, Label, Pack, Stuck};
@@ -12,13 +12,13 @@ use outlast_testbed::shared::{drop_schema, unique_schema, url};
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
-pub(crate) use asking::{Answer, Asking};
+pub(crate) use api_client::{Answer, ApiClient};
 pub(crate) use machines::*;
 
-/// Longer than anything here takes. A wait of this length has failed.
+/// Longer than any step of these tests takes. A wait of this length has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// Makes a test on each store of every function named. Each takes the store:
+/// Defines one test per store for each named function. Each function takes the store:
 /// `async fn a_sentence<S: Store + Inspect + Clone>(store: S)`.
 macro_rules! on_both_stores {
     ($($name:ident),+ $(,)?) => {
@@ -50,7 +50,7 @@ pub(crate) async fn on_sqlite<T: Future<Output = ()>>(test: impl FnOnce(Sqlite) 
     store.close().await;
 }
 
-/// Runs a test in a schema of its own, which goes when the test is over, however it went.
+/// Runs a test in its own schema, and drops the schema afterwards, even when the test panics.
 pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgres) -> T) {
     let schema = unique_schema();
     let store = Postgres::options(&url())
@@ -67,10 +67,10 @@ pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgr
     }
 }
 
-/// As many as [`running`] has.
+/// The number of machines of the engine that [`running`] starts.
 pub(crate) const MACHINES: usize = 11;
 
-/// An engine with every machine of these tests.
+/// Starts an engine with every machine of these tests.
 pub(crate) async fn running(store: impl Store + Inspect) -> Engine {
     Engine::builder(store)
         .machine(Checkout)
@@ -91,7 +91,7 @@ pub(crate) async fn running(store: impl Store + Inspect) -> Engine {
         .unwrap()
 }
 
-/// Asks until the answer is yes: for what nobody can be told of.
+/// Repeats the question until the answer is true, for changes that give no notification.
 pub(crate) async fn eventually(what: &str, mut ask: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !ask().await {

@@ -1,9 +1,11 @@
 //! Outcomes as the columns of commit/advance.sql and commit/park.sql.
 //!
-//! Pure functions without I/O. commit.rs and workflow_outcome.rs call them.
+//! Pure functions without I/O. commit.rs and workflow_outcome.rs call them. Every `match` names
+//! every outcome, so that a new outcome does not compile before each column is decided.
 
 use outlast_core::{ClosePolicy, Commit, Join, Outcome, Proceed, Status, Until, limits, micros};
 
+/// Returns whether commit/park.sql writes the outcome. A park of a workflow is not among them.
 pub(crate) fn parks(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Wait { .. } | Outcome::FanOut { .. } => true,
@@ -26,6 +28,7 @@ pub(crate) fn status_after(outcome: &Outcome) -> Status {
     outcome.end().unwrap_or(going_on)
 }
 
+/// Returns the step that the row goes to; `None` keeps the stored one.
 pub(crate) fn step(outcome: &Outcome) -> Option<&str> {
     match outcome {
         Outcome::Next { step, .. } | Outcome::Wait { step, .. } | Outcome::FanOut { step, .. } => {
@@ -40,6 +43,10 @@ pub(crate) fn step(outcome: &Outcome) -> Option<&str> {
     }
 }
 
+/// Returns the delay or the timeout in microseconds.
+///
+/// commit/advance.sql tells outcomes apart by it. A step with a delay goes through its queue, even
+/// with a delay of 0. A delay without a step is a retry. Without either, the row finishes.
 pub(crate) fn delay_us(outcome: &Outcome) -> Option<i64> {
     match outcome {
         Outcome::Retry { delay, .. } => Some(micros(*delay)),
@@ -61,6 +68,10 @@ pub(crate) fn delay_us(outcome: &Outcome) -> Option<i64> {
     }
 }
 
+/// Returns the error text.
+///
+/// It is cleaned, not refused: no outcome may fail because of the text that explains it
+/// (docs/protocol.md, defect 12).
 pub(crate) fn error(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Fail { reason, .. } | Outcome::Cancel { reason } => {
@@ -76,6 +87,7 @@ pub(crate) fn error(outcome: &Outcome) -> Option<String> {
     }
 }
 
+/// Returns whether a child may meet an occupied key, and so may not be started.
 pub(crate) fn has_keyed_children(outcome: &Outcome) -> bool {
     let mut children = outcome.children().iter();
     children.any(|child| child.correlation.is_some())
@@ -128,7 +140,10 @@ pub(crate) fn policy(policy: ClosePolicy) -> Option<&'static str> {
     }
 }
 
-/// Returns the awaited names as an array literal: the protocol has no ragged nested arrays.
+/// Returns the awaited names as an array literal.
+///
+/// A nested array of the protocol is a matrix, and rows await different numbers of names. So each
+/// row has a text, which the statement casts to an array.
 pub(crate) fn names_literal(outcome: &Outcome) -> Option<String> {
     // A workflow that awaits no signal has null names, not an empty list.
     let of_park = outcome.park().map(|park| &park.names);
@@ -146,11 +161,17 @@ pub(crate) fn names_literal(outcome: &Outcome) -> Option<String> {
     Some(text_literal(names.iter().map(String::as_str)))
 }
 
+/// Returns the ids of the signals that the step received, as an array literal.
+///
+/// It is a set of ids and not the highest one, because ids commit out of order (docs/protocol.md,
+/// defect 11).
 pub(crate) fn received_literal(commit: &Commit) -> String {
     number_literal(commit.received.iter().map(Some))
 }
 
 /// Returns texts as an array literal.
+///
+/// Every text is quoted, so that an empty one, `null` and braces mean themselves.
 pub(crate) fn text_literal<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let mut literal = String::from("{");
     for text in texts {

@@ -1,7 +1,8 @@
 //! The release verb: returns claims without an outcome, for example at shutdown.
 //!
-//! The row is locked before it is written, as in a commit, so that a reap and a release of one
-//! claim never both count.
+//! The rows are locked by id before they are written: the update alone would lock them in the
+//! caller's order (docs/protocol.md, defect 7). By the fence, a reap and a release of one claim
+//! never both count.
 
 use crate::decode::claim_before;
 use crate::error::Failure;
@@ -13,6 +14,7 @@ use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{ClaimRef, QueueNames, Release, ReleaseAnswer, Released, Result, micros};
 use std::collections::HashSet;
 
+/// Returns claims to their queues, with the same `attempt` and `crashes`.
 pub(crate) async fn release(session: &Session, releases: &[Release]) -> Result<Released> {
     limits::check_batch("release", releases.len(), BATCH_MAX)
         .map_err(|invalid| invalid.during("release"))?;

@@ -1,4 +1,7 @@
 //! Children of fan-outs and workflows, as the statements of a commit that insert them.
+//!
+//! commit.rs calls this file. A child is inserted only under the fence of its parent, and before
+//! the parent's own row is written.
 
 use crate::session::statement::{self, Call, documents, references, value};
 use crate::verbs::commit::outcome::{self, has_keyed_children, window};
@@ -6,6 +9,9 @@ use crate::verbs::insert;
 use outlast_core::{ClaimRef, Commit, NewInstance};
 
 /// Returns the calls that insert children and record those that were not started.
+///
+/// Children without keys that differ only in their state go by the shorter statement. They cannot
+/// conflict, so there is nothing to report and no slot to hand on.
 pub(crate) fn spawning<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     let spawned: Vec<Spawned<'a>> = batch
         .iter()
@@ -42,6 +48,9 @@ pub(crate) fn spawning<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
     calls
 }
 
+/// Records on the parents the children whose key was occupied (docs/protocol.md, defect 6).
+///
+/// Sent after the insert: a child was started if the holder of its key is a child of this round.
 fn reporting_dropped<'a>(spawned: &[Spawned<'a>]) -> Option<Call<'a>> {
     let keyed: Vec<(&Spawned<'a>, &'a str)> = spawned
         .iter()
@@ -68,6 +77,8 @@ fn reporting_dropped<'a>(spawned: &[Spawned<'a>]) -> Option<Call<'a>> {
 }
 
 /// Gives the window slot of a child that was not started to the next child.
+///
+/// The insert assigns slots by position, before it knows which keys are occupied.
 fn filling_windows<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut parents = Vec::new();
     let mut windows: Vec<i32> = Vec::new();
@@ -84,6 +95,8 @@ fn filling_windows<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
 }
 
 /// A child with the claim that starts it.
+///
+/// A batch inserts the children of all its parents together, so each names its parent.
 struct Spawned<'a> {
     parent: ClaimRef,
     answers_cancel: bool,

@@ -1,4 +1,7 @@
 //! Outcomes of workflows, as the statements that write them. commit.rs calls this file.
+//!
+//! No event is written without its outcome: both have the same fence (I14). A workflow that parks
+//! or starts children yields to an unanswered cancel, and then nothing of its outcome is written.
 
 use crate::history_events;
 use crate::session::statement::{self, Call, Parameter, documents, references, value};
@@ -12,7 +15,7 @@ use outlast_core::{ClaimRef, Commit, Due, Flowing, InstanceId, JoinSets, Outcome
 pub(crate) enum WrittenBy {
     /// commit/advance.sql or commit/park.sql, as for machines.
     AdvanceOrPark,
-    /// commit/advance_workflow.sql, which also writes the events. The workflow goes on or finishes.
+    /// commit/advance_workflow.sql, with the events. The workflow goes on or finishes.
     Proceed,
     /// commit/park_workflow.sql. The workflow parks or starts children, and yields to a cancel.
     Flow,
@@ -20,6 +23,9 @@ pub(crate) enum WrittenBy {
     ContinueAsNew,
 }
 
+/// Returns the statement that writes an outcome. Each outcome is written by exactly one.
+///
+/// An end with events is a workflow's. Its row and its last events are one statement.
 pub(crate) fn written_by(commit: &Commit) -> WrittenBy {
     match &commit.outcome {
         Outcome::Flow { children, then, .. } => match then {
@@ -43,6 +49,9 @@ pub(crate) fn written_by(commit: &Commit) -> WrittenBy {
 }
 
 /// Returns whether nothing of the outcome is written while a cancel is unanswered.
+///
+/// Each statement of such an outcome checks it again: the events, the consumed signals and the
+/// children, not only the row. The row is locked, so all of them see the same cancel (I13).
 pub(crate) fn yields(commit: &Commit) -> bool {
     written_by(commit) == WrittenBy::Flow && !commit.answers_cancel
 }
@@ -78,6 +87,9 @@ pub(crate) fn proceeding<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
 }
 
 /// Writes the rows that park or have started children.
+///
+/// The park looks at its awaited children under the row's lock. A child that ends later waits for
+/// that lock and finds the park (docs/protocol.md, defect 2).
 pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let rows = written(batch, WrittenBy::Flow)?;
     let mut parameters = claimed(&rows);
@@ -91,18 +103,20 @@ pub(crate) fn flowing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
         value(of_each(&rows, after_us)),
         value(of_each(&rows, at_us)),
         ranges(&rows, |[_, round, ..]| round),
-        ranges(&rows, |[part, ..]| part),
+        ranges(&rows, |[set, ..]| set),
         ranges(&rows, |[_, _, first, _]| first),
         ranges(&rows, |[.., last]| last),
-        numbers(&rows, |ends| ends.sets.iter().map(|part| part.count)),
-        numbers(&rows, |ends| awaited(ends).map(|(_, child)| child)),
-        numbers(&rows, |ends| awaited(ends).map(|(part, _)| part)),
+        numbers(&rows, |joins| joins.sets.iter().map(|set| set.count)),
+        numbers(&rows, |joins| awaited(joins).map(|(_, child)| child)),
+        numbers(&rows, |joins| awaited(joins).map(|(set, _)| set)),
         value(of_each(&rows, needs_all)),
     ]);
     Some(statement::COMMIT_PARK_WORKFLOW.with(parameters))
 }
 
-/// Writes the rows that continue as new.
+/// Writes the rows that continue as new, and removes the histories of their oldest runs.
+///
+/// Sent after [`appending`], whose events belong to the run that ends here.
 pub(crate) fn continuing_as_new<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let rows = written(batch, WrittenBy::ContinueAsNew)?;
     let states = documents(rows.iter().map(|commit| commit.outcome.state()));
@@ -172,13 +186,16 @@ fn at_us(outcome: &Outcome) -> Option<i64> {
 
 /// Returns one number of each child range that the workflows wait for.
 fn ranges<'a>(rows: &[&'a Commit], of: impl Fn([i32; 4]) -> i32) -> Parameter<'static> {
-    numbers(rows, |ends: &'a JoinSets| ends.stored_spans().map(&of))
+    numbers(rows, |joins: &'a JoinSets| joins.stored_spans().map(&of))
 }
 
 /// Returns the awaited children, each with the number of its join set, counted from 1.
-fn awaited(ends: &JoinSets) -> impl Iterator<Item = (i32, InstanceId)> {
-    let sets = (1..).zip(&ends.sets);
-    sets.flat_map(|(number, part)| part.children.iter().map(move |child| (number, *child)))
+///
+/// They are children of earlier commits. Those that this commit starts have no id yet, so a set
+/// names them by round and position.
+fn awaited(joins: &JoinSets) -> impl Iterator<Item = (i32, InstanceId)> {
+    let sets = (1..).zip(&joins.sets);
+    sets.flat_map(|(number, set)| set.children.iter().map(move |child| (number, *child)))
 }
 
 /// Returns numbers of the join sets as array literals; null for a workflow without any.
@@ -187,10 +204,10 @@ where
     N: Iterator<Item = T>,
     T: ToString,
 {
-    let literal = |ends| number_literal(of(ends).map(Some));
-    value(of_each(rows, |outcome| ends(outcome).map(literal)))
+    let literal = |joins| number_literal(of(joins).map(Some));
+    value(of_each(rows, |outcome| join_sets(outcome).map(literal)))
 }
 
-fn ends(outcome: &Outcome) -> Option<&JoinSets> {
+fn join_sets(outcome: &Outcome) -> Option<&JoinSets> {
     outcome.park().and_then(|park| park.join_sets.as_ref())
 }

@@ -281,20 +281,20 @@ mod tests {
     }
 
     #[test]
-    fn slow_steps_are_read_ahead_of_only_when_a_slot_is_free() {
+    fn a_queue_of_slow_steps_claims_no_more_than_its_slots_and_its_read_ahead() {
         let queue_slots = queue_slots(10);
         assert_eq!(queue_slots.room(), 15);
         let places: Vec<_> = (0..15).map(|_| queue_slots.hold()).collect();
         let slots: Vec<_> = (0..10).map(|_| queue_slots.try_slot().unwrap()).collect();
         assert_eq!(queue_slots.room(), 0);
         drop(slots);
-        assert_eq!(queue_slots.room(), 0, "those that wait take the slots");
+        assert_eq!(queue_slots.room(), 0, "waiting claims take the slots");
         drop(places);
         assert_eq!(queue_slots.room(), 15);
     }
 
     #[test]
-    fn what_is_being_written_leaves_room_for_others() {
+    fn steps_that_commit_leave_room_for_other_claims() {
         let queue_slots = queue_slots(10);
         let _places: Vec<_> = (0..10).map(|_| queue_slots.hold()).collect();
         assert_eq!(queue_slots.room(), 0);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_keeps_its_slot_unless_somebody_waits_for_one() {
+    fn a_step_that_runs_ahead_keeps_its_slot_unless_another_claim_waits() {
         let queue_slots = queue_slots(1);
         let _first = queue_slots.hold();
         let kept = queue_slots.try_slot().unwrap().into_commit_permit(true);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_claims_are_started_the_more_may_wait_up_to_a_bound() {
+    fn the_read_ahead_grows_with_the_pace_of_starts_up_to_a_bound() {
         let queue_slots = queue_slots(10);
         let millisecond = Duration::from_millis(1);
         queue_slots.learn_pace(30, 3 * millisecond, millisecond);
@@ -340,16 +340,20 @@ mod tests {
         assert_eq!(
             queue_slots.room(),
             10 + 48,
-            "twelve start while one is asked for"
+            "twelve start during one claim call"
         );
         queue_slots.learn_pace(0, millisecond, millisecond);
-        assert_eq!(queue_slots.room(), 10 + 24, "a slow moment halves it");
+        assert_eq!(
+            queue_slots.room(),
+            10 + 24,
+            "a slow interval halves the pace"
+        );
         queue_slots.learn_pace(1_000_000, millisecond, millisecond);
         assert_eq!(queue_slots.room(), 10 + 10 * WAITING_PER_SLOT);
     }
 
     #[test]
-    fn a_new_instance_finds_a_place_only_where_nothing_waits_before_it() {
+    fn the_fast_path_holds_a_claim_only_when_a_slot_is_free_and_no_backlog_is_known() {
         let queue_slots = queue_slots(1);
         queue_slots.set_backlog(true);
         assert!(queue_slots.hold_if_idle().is_none());

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use outlast_core::{InstanceId, Json, NewInstance, Revision};
 
-    fn suspect(id: i64, crashes: i32) -> Claim {
+    fn crashed_claim(id: i64, crashes: i32) -> Claim {
         let row = NewInstance::new("machine", "step", Json::null());
         let mut claim = Claim::at_insert(row, InstanceId(id), Revision(1));
         claim.crashes = crashes;
@@ -188,7 +188,7 @@ mod tests {
         let lost = CancellationToken::new();
         let claims = (0..)
             .zip(crashes)
-            .map(|(id, crashes)| suspect(id, *crashes));
+            .map(|(id, crashes)| crashed_claim(id, *crashes));
         let admitted: Vec<_> = claims
             .filter_map(|it| quarantine.admit(&it, &lost))
             .collect();
@@ -196,10 +196,10 @@ mod tests {
     }
 
     #[test]
-    fn two_crashes_make_no_suspect_and_a_key_never_does() {
-        assert!(!is_quarantined(&suspect(1, 2)));
-        assert!(is_quarantined(&suspect(1, 3)));
-        let mut keyed = suspect(1, 9);
+    fn three_crashes_quarantine_a_claim_unless_it_has_a_partition_key() {
+        assert!(!is_quarantined(&crashed_claim(1, 2)));
+        assert!(is_quarantined(&crashed_claim(1, 3)));
+        let mut keyed = crashed_claim(1, 9);
         keyed.partition_key = Some("key".into());
         assert!(!is_quarantined(&keyed));
     }
@@ -218,27 +218,27 @@ mod tests {
     }
 
     #[test]
-    fn the_most_suspicious_member_bounds_the_group() {
+    fn the_member_with_the_most_crashes_bounds_the_group() {
         let quarantine = Quarantine::new(16);
         assert_eq!(admitted(&quarantine, &[6, 3, 3, 3]), 1);
         assert_eq!(admitted(&quarantine, &[3, 6, 3, 3]), 3);
     }
 
     #[test]
-    fn a_member_whose_claim_is_lost_keeps_no_place() {
+    fn a_member_whose_claim_is_lost_frees_its_place() {
         let quarantine = Quarantine::new(1);
         let (gone, lost) = (CancellationToken::new(), CancellationToken::new());
-        let _blocked = quarantine.admit(&suspect(1, 3), &gone).unwrap();
-        assert!(quarantine.admit(&suspect(2, 3), &lost).is_none());
+        let _blocked = quarantine.admit(&crashed_claim(1, 3), &gone).unwrap();
+        assert!(quarantine.admit(&crashed_claim(2, 3), &lost).is_none());
         gone.cancel();
-        assert!(quarantine.admit(&suspect(2, 3), &lost).is_some());
+        assert!(quarantine.admit(&crashed_claim(2, 3), &lost).is_some());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_suspect_waits_for_a_share_of_the_time_that_the_group_has_run() {
+    async fn a_quarantined_claim_pauses_for_a_share_of_the_groups_run_time() {
         let quarantine = Quarantine::new(2);
         let lost = CancellationToken::new();
-        let _member = quarantine.admit(&suspect(1, 3), &lost);
+        let _member = quarantine.admit(&crashed_claim(1, 3), &lost);
         assert!(quarantine.leave().0 <= PAUSE_MIN * 2);
         tokio::time::advance(Duration::from_secs(8)).await;
         let pause = quarantine.leave().0;

@@ -61,7 +61,7 @@ impl Cascader {
         metrics::cascaded(cascaded.requested.len(), cascaded.ended.len());
         let hints = Hints {
             ended: cascaded.ended.clone(),
-            told: cascaded.running.clone(),
+            cancelled: cascaded.running.clone(),
             ..Hints::now(cascaded.woken.clone())
         };
         self.node.client.hub.publish(self.node.store(), hints);

@@ -140,12 +140,12 @@ mod tests {
     }
 
     /// Returns the value of the counter of repaired rows.
-    fn mended(stats_flusher: &DebuggingRecorder) -> u64 {
-        let counters = stats_flusher.snapshotter().snapshot().into_vec();
-        let mended = counters
+    fn repaired(recorder: &DebuggingRecorder) -> u64 {
+        let counters = recorder.snapshotter().snapshot().into_vec();
+        let repaired = counters
             .into_iter()
             .filter(|(key, ..)| key.key().name() == metrics::MENDED);
-        mended
+        repaired
             .map(|(.., value)| match value {
                 DebugValue::Counter(count) => count,
                 DebugValue::Gauge(_) | DebugValue::Histogram(_) => 0,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workflow_that_was_mended_is_counted_and_logged_as_an_error() {
+    fn a_repaired_workflow_is_counted_and_logged_as_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("outlast.db");
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -179,10 +179,10 @@ mod tests {
             None,
         );
         let reconciler = Reconciler::new(Arc::new(node));
-        let (stats_flusher, errors) = (DebuggingRecorder::new(), Errors::default());
+        let (recorder, errors) = (DebuggingRecorder::new(), Errors::default());
         let subscriber = tracing_subscriber::registry().with(errors.clone());
         let walk = || {
-            ::metrics::with_local_recorder(&stats_flusher, || {
+            ::metrics::with_local_recorder(&recorder, || {
                 tracing::subscriber::with_default(subscriber, || {
                     runtime.block_on(reconciler.run_once(None)).unwrap()
                 })
@@ -196,7 +196,7 @@ mod tests {
         runtime.block_on(harness.run_all());
         runtime.block_on(async { harness.expect(id).await.awaits_children() });
         assert_eq!(walk(), None);
-        assert_eq!(mended(&stats_flusher), 1);
+        assert_eq!(repaired(&recorder), 1);
         let errors = errors.0.lock().unwrap().clone();
         assert!(
             errors.contains("repaired a join with a wrong count"),

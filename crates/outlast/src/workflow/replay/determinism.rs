@@ -169,32 +169,32 @@ mod tests {
     }
 
     #[test]
-    fn code_that_was_answered_at_once_is_let_through() {
+    fn code_whose_await_is_ready_at_once_is_let_through() {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        sender.send(1).expect("it is heard");
+        sender.send(1).expect("the receiver is alive");
         assert_eq!(caught(receiver), None);
         assert_eq!(caught(tokio::sync::Mutex::new(1).lock()), None);
     }
 
     #[test]
-    fn a_task_is_caught_never_runs_and_does_not_stay() {
+    fn a_spawned_task_is_caught_never_runs_and_is_dropped() {
         let ran = Arc::new(Mutex::new(false));
-        let told = ran.clone();
+        let flag = ran.clone();
         let spawns = async move {
-            tokio::spawn(async move { *told.lock().expect("it is free") = true });
+            tokio::spawn(async move { *flag.lock().expect("the lock is not poisoned") = true });
         };
         assert_eq!(caught(spawns), Some(Violation::Spawns));
         assert_eq!(
             caught(async { 1 }),
             None,
-            "whoever comes next is not blamed"
+            "code that runs later is not blamed"
         );
-        assert!(!*ran.lock().expect("it is free"));
-        assert_eq!(Arc::strong_count(&ran), 1, "the task is gone");
+        assert!(!*ran.lock().expect("the lock is not poisoned"));
+        assert_eq!(Arc::strong_count(&ran), 1, "the task was dropped");
     }
 
     #[tokio::test]
-    async fn code_may_be_run_within_a_runtime() {
+    async fn the_guard_works_within_a_runtime() {
         let sleeps = async { tokio::time::sleep(Duration::from_secs(1)).await };
         assert_eq!(caught(sleeps), Some(Violation::Awaits));
         assert_eq!(caught(tokio::task::yield_now()), Some(Violation::Awaits));

@@ -254,7 +254,7 @@ pub(crate) struct Mismatch {
     pub(crate) found: String,
 }
 
-/// The data of `ChildTold`: a message that was sent to a child.
+/// The data of `ChildMessaged`: a message that was sent to a child.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct ChildMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -270,7 +270,7 @@ pub(crate) enum CallKind {
     Child,
     Timer,
     Signal,
-    Tell,
+    Message,
     Group,
     Selection,
 }
@@ -283,7 +283,7 @@ impl CallKind {
             CallKind::Child => "child",
             CallKind::Timer => "timer",
             CallKind::Signal => "signal",
-            CallKind::Tell => "tell",
+            CallKind::Message => "message",
             CallKind::Group => "all",
             CallKind::Selection => "select",
         }
@@ -310,7 +310,7 @@ impl CallKind {
             | EventKind::ChildFailed
             | EventKind::ChildCancelled
             | EventKind::ChildTerminated => CallKind::Child,
-            EventKind::ChildTold => CallKind::Tell,
+            EventKind::ChildMessaged => CallKind::Message,
             EventKind::GroupAwaited | EventKind::GroupResolved => CallKind::Group,
             EventKind::SelectionAwaited | EventKind::SelectionResolved => CallKind::Selection,
             EventKind::TimerScheduled | EventKind::TimerFired | EventKind::TimerCancelled => {
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_does_not_go_by_the_order_of_members_and_by_all_else() {
+    fn a_digest_ignores_the_order_of_members_and_nothing_else() {
         let one = r#"{"a":1,"b":{"x":[1,2],"y":"}"}}"#;
         let same = r#"{"b":{"y":"}","x":[1,2]},"a":1}"#;
         assert_eq!(digest_of_text(one), digest_of_text(same));
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_of_before_members_were_sorted_still_fit() {
+    fn digests_from_before_members_were_sorted_still_match() {
         let given = Json::stored(r#"{"b":1,"a":2}"#.into()).unwrap();
         assert!(is_digest_of(&digest_of(given.as_str()), &given));
         assert!(is_digest_of(&digest(&given), &given));

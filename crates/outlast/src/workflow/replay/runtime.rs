@@ -264,7 +264,7 @@ impl Runtime {
     }
 
     /// Returns the time to the code.
-    pub(in crate::workflow) fn tell_now(&mut self) -> Timestamp {
+    pub(in crate::workflow) fn read_clock(&mut self) -> Timestamp {
         if !self.in_step {
             self.was_asked_for_now = true;
             self.needs_replay |= self.history.is_ahead();

@@ -89,7 +89,7 @@ impl Session {
         }
         loop {
             if self.stops() && self.flow.lock().history.is_ahead() {
-                return Ok(self.write_told());
+                return Ok(self.write_recorded());
             }
             if let Some(panic) = self.panic.take() {
                 resume_unwind(panic);
@@ -184,7 +184,7 @@ impl Session {
     }
 
     /// Adds an event and passes it to the code at once.
-    fn tell(&mut self, event: NewEvent) {
+    fn record(&mut self, event: NewEvent) {
         self.flow.lock().history.push(event);
         self.apply_next();
     }
@@ -232,7 +232,7 @@ impl Session {
         let reason = cx.cancel_reason().unwrap_or("cancelled").to_owned();
         let at = cx.claim().cancel.as_ref().map(|cancel| cancel.requested_at);
         let kind = EventKind::CancelRequested;
-        self.tell(event(kind, None, "", &Reason { reason }, at));
+        self.record(event(kind, None, "", &Reason { reason }, at));
     }
 
     /// Records that a group or a selection is decided.
@@ -254,7 +254,7 @@ impl Session {
                 runtime.apply_next();
             }
         }
-        self.tell(resolved);
+        self.record(resolved);
     }
 
     /// Passes the signal at this index of the inbox to the call that waits for it.
@@ -267,7 +267,7 @@ impl Session {
             payload: signal.payload,
         };
         let kind = EventKind::SignalConsumed;
-        self.tell(event(kind, Some(call), &signal.name, &consumed, at));
+        self.record(event(kind, Some(call), &signal.name, &consumed, at));
     }
 
     /// Creates the decision with an outcome and all unwritten events.
@@ -293,7 +293,7 @@ fn may_follow_the_end(kind: EventKind) -> bool {
         | EventKind::VersionMarked
         | EventKind::ReplayBlocked
         | EventKind::CancelRequested
-        | EventKind::ChildTold
+        | EventKind::ChildMessaged
         | EventKind::ChildStarted
         | EventKind::ActivityCompleted
         | EventKind::ActivityFailed

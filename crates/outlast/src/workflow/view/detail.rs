@@ -82,11 +82,13 @@ impl EventDetail {
                 reason: Some(it.error),
                 ..EventDetail::default()
             }),
-            EventKind::ChildTold => data_of::<ChildMessage>(data).map_or(none, |it| EventDetail {
-                child: it.child,
-                reason: Some(it.answer),
-                ..EventDetail::default()
-            }),
+            EventKind::ChildMessaged => {
+                data_of::<ChildMessage>(data).map_or(none, |it| EventDetail {
+                    child: it.child,
+                    reason: Some(it.answer),
+                    ..EventDetail::default()
+                })
+            }
             EventKind::GroupResolved | EventKind::SelectionResolved => data_of::<Resolved>(data)
                 .map_or(none, |it| EventDetail {
                     failed: it.failed,

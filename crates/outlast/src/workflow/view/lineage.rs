@@ -157,7 +157,7 @@ fn apply(calls: &mut BTreeMap<i32, ChildCall>, event: &Event) {
         | EventKind::StepScheduled
         | EventKind::StepCompleted
         | EventKind::StepFailed
-        | EventKind::ChildTold
+        | EventKind::ChildMessaged
         | EventKind::GroupAwaited
         | EventKind::GroupResolved
         | EventKind::SelectionAwaited

@@ -358,7 +358,7 @@ pub fn open_waits(events: &[Event]) -> Vec<OpenWait> {
             EventKind::RunStarted
             | EventKind::GroupAwaited
             | EventKind::SelectionAwaited
-            | EventKind::ChildTold
+            | EventKind::ChildMessaged
             | EventKind::VersionMarked
             | EventKind::CancelRequested
             | EventKind::FailureHandled

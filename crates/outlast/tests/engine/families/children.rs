@@ -1,4 +1,4 @@
-//! Fanning out and joining.
+//! Fan-outs and joins.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -12,22 +12,22 @@ use serde_json::{Value, json};
 on_both_stores!(
     children_run_in_the_queues_they_were_given_and_join,
     a_round_without_children_joins_at_once,
-    a_failing_child_is_seen_by_its_parent_which_goes_on,
+    a_parent_sees_its_failed_child_and_goes_on,
     the_output_of_a_failed_child_is_an_error_that_says_how_it_ended,
-    a_cancelled_child_joins_too,
+    a_terminated_child_counts_in_the_join,
     a_child_whose_key_is_occupied_is_dropped_and_reported,
     a_round_whose_children_are_all_dropped_joins_at_once,
     fan_outs_nest_three_deep,
     a_second_round_sees_only_its_own_children,
     children_of_two_machines_make_one_round,
-    children_come_in_the_order_they_were_asked_for,
+    a_parent_sees_its_children_in_the_order_of_its_fan_out,
     a_child_knows_its_parent_and_shares_its_trace,
     a_thousand_children_join_once,
     a_child_that_is_retried_while_its_parent_waits_counts_again,
-    a_cancelled_parent_leaves_its_children_alone,
+    a_terminated_parent_abandons_its_children_by_default,
 );
 
-/// Does one small thing.
+/// A child that ends as its state says.
 struct Leaf;
 
 #[derive(Serialize, Deserialize)]
@@ -37,7 +37,7 @@ enum Small {
     Where,
     Fail(String),
     Park,
-    Tell,
+    Report,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -58,7 +58,7 @@ impl Machine for Leaf {
             Small::Where => Outcome::done(cx.queue().into()),
             Small::Fail(reason) => Outcome::fail(reason),
             Small::Park => wait_for([Go::NAME]).then(Small::Say(0)),
-            Small::Tell => {
+            Small::Report => {
                 let parent = cx.parent().map(|Parent { id, round }| (id, round));
                 Outcome::done(json!({ "parent": parent, "trace": cx.trace() }))
             }
@@ -66,7 +66,7 @@ impl Machine for Leaf {
     }
 }
 
-/// The same with another name and another output.
+/// A child of another machine, with another output.
 struct Bud;
 
 #[derive(Serialize, Deserialize)]
@@ -85,7 +85,7 @@ impl Machine for Bud {
     }
 }
 
-/// Has leaves.
+/// A parent of leaves.
 struct Branch;
 
 #[derive(Serialize, Deserialize)]
@@ -101,7 +101,7 @@ enum Grow {
     Twice,
     Again,
     Mixed,
-    Tell,
+    Report,
     Join,
     JoinOutputs,
     JoinMixed,
@@ -155,7 +155,7 @@ impl Machine for Branch {
                 let machines: Vec<_> = cx.round().iter().map(|child| &child.machine).collect();
                 Outcome::done(json!({ "leaves": round(cx)?, "buds": buds, "machines": machines }))
             }
-            Grow::Tell => fan_out([New::<Leaf>(Small::Tell)]).then(Grow::Join),
+            Grow::Report => fan_out([New::<Leaf>(Small::Report)]).then(Grow::Join),
             Grow::Join => Outcome::done(json!({
                 "leaves": round(cx)?,
                 "dropped": cx.dropped(),
@@ -182,11 +182,11 @@ fn saying_and_failing() -> [New<Leaf>; 3] {
     .map(New)
 }
 
-/// What became of the leaves of this round.
+/// The statuses, outputs and errors of the leaves of this round.
 fn round(cx: &Context) -> Result<Value, StepError> {
     let leaves = cx.children::<Leaf>()?.into_iter();
-    let told = leaves.map(|leaf| json!([leaf.status, leaf.output, leaf.error]));
-    Ok(told.collect())
+    let results = leaves.map(|leaf| json!([leaf.status, leaf.output, leaf.error]));
+    Ok(results.collect())
 }
 
 async fn growing(store: impl Store + Inspect) -> Engine {
@@ -221,7 +221,7 @@ async fn a_round_without_children_joins_at_once<S: Store + Inspect + Clone>(stor
     assert_eq!(grown, json!({ "leaves": [], "dropped": [] }));
 }
 
-async fn a_failing_child_is_seen_by_its_parent_which_goes_on<S: Store + Inspect + Clone>(store: S) {
+async fn a_parent_sees_its_failed_child_and_goes_on<S: Store + Inspect + Clone>(store: S) {
     let engine = growing(store).await;
     let grown = grown(&engine, Grow::SayAndFail).await;
     let expected = json!([
@@ -248,7 +248,7 @@ async fn the_output_of_a_failed_child_is_an_error_that_says_how_it_ended<
     );
 }
 
-async fn a_cancelled_child_joins_too<S: Store + Inspect + Clone>(store: S) {
+async fn a_terminated_child_counts_in_the_join<S: Store + Inspect + Clone>(store: S) {
     let engine = growing(store).await;
     let id = insert::<Branch>(&engine, New(Grow::Park)).await;
     let parked = engine.wait_settled(id, LONG).await.unwrap();
@@ -297,7 +297,7 @@ async fn a_round_whose_children_are_all_dropped_joins_at_once<S: Store + Inspect
     assert_eq!(grown["dropped"].as_array().unwrap().len(), 2);
 }
 
-/// Sums the sizes of what is below it.
+/// Counts itself and its descendants.
 struct Tree;
 
 #[derive(Serialize, Deserialize)]
@@ -356,7 +356,9 @@ async fn children_of_two_machines_make_one_round<S: Store + Inspect + Clone>(sto
     assert_eq!(grown["buds"], json!(["bloomed", "bloomed"]));
 }
 
-async fn children_come_in_the_order_they_were_asked_for<S: Store + Inspect + Clone>(store: S) {
+async fn a_parent_sees_its_children_in_the_order_of_its_fan_out<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = growing(store).await;
     let numbers: Vec<u64> = (0..50).rev().collect();
     let grown = grown(&engine, Grow::Say(numbers.clone())).await;
@@ -368,11 +370,11 @@ async fn children_come_in_the_order_they_were_asked_for<S: Store + Inspect + Clo
 async fn a_child_knows_its_parent_and_shares_its_trace<S: Store + Inspect + Clone>(store: S) {
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let engine = growing(store).await;
-    let id = insert(&engine, New::<Branch>(Grow::Tell).trace(TRACE)).await;
+    let id = insert(&engine, New::<Branch>(Grow::Report).trace(TRACE)).await;
     let grown = engine.wait(id, LONG).await.unwrap();
-    let told = &grown["leaves"][0][1];
-    assert_eq!(told["parent"], json!([id.get(), 1]));
-    assert_eq!(told["trace"], TRACE);
+    let report = &grown["leaves"][0][1];
+    assert_eq!(report["parent"], json!([id.get(), 1]));
+    assert_eq!(report["trace"], TRACE);
 }
 
 async fn a_thousand_children_join_once<S: Store + Inspect + Clone>(store: S) {
@@ -381,7 +383,7 @@ async fn a_thousand_children_join_once<S: Store + Inspect + Clone>(store: S) {
     let grown = engine.wait(id, LONG).await.unwrap();
     assert_eq!(grown["leaves"].as_array().unwrap().len(), 1_000);
     let ended = engine.get(id).await.unwrap().unwrap();
-    // Claimed, fanned out, claimed, done.
+    // Claim, fan-out, claim, done.
     assert_eq!((ended.revision.0, ended.children_pending), (4, 0));
 }
 
@@ -411,7 +413,9 @@ async fn a_child_that_is_retried_while_its_parent_waits_counts_again<S: Store + 
     assert_eq!(grown["leaves"], expected);
 }
 
-async fn a_cancelled_parent_leaves_its_children_alone<S: Store + Inspect + Clone>(store: S) {
+async fn a_terminated_parent_abandons_its_children_by_default<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = growing(store).await;
     let id = insert::<Branch>(&engine, New(Grow::Park)).await;
     engine.wait_settled(id, LONG).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the end of a parent is to its children, trees that are ended, and children as their parents reach them.
+//! Close policies, cancels and terminates of whole trees, and the children that a step can reach.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -15,23 +15,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Notify;
 
 on_both_stores!(
-    a_child_goes_on_or_is_asked_or_is_ended_as_its_policy_says,
-    a_policy_of_the_fan_out_is_for_those_without_one_of_their_own,
-    policies_go_by_the_end_however_it_came,
-    children_of_the_answer_to_a_cancel_are_not_met_by_the_cascade_of_the_tree,
-    a_tree_is_counted_before_it_is_ended,
-    a_tree_is_shown_as_far_as_its_limits_go,
-    a_cancelled_tree_ends_while_it_is_growing,
+    the_close_policy_abandons_cancels_or_terminates_a_child,
+    the_policy_of_a_fan_out_applies_to_children_without_a_policy,
+    close_policies_apply_to_every_kind_of_end,
+    the_cascade_of_a_cancelled_tree_spares_children_that_on_cancel_starts,
+    the_members_of_a_tree_are_counted_before_and_after_its_cancel,
+    a_tree_is_read_within_its_limits,
+    a_tree_that_is_cancelled_while_it_grows_ends,
     a_terminated_tree_ends_and_its_running_steps_are_dropped,
-    the_tree_of_an_ended_root_can_still_be_ended,
-    a_cascade_survives_the_engine_that_was_at_it,
-    a_cascade_that_nobody_told_of_is_found,
-    a_parent_signals_its_child_once_however_often_its_step_is_run,
+    the_tree_of_an_ended_root_can_still_be_cancelled,
+    another_node_finishes_the_cascade_of_a_node_that_was_dropped,
+    a_cascade_is_found_without_its_hint,
+    a_step_that_runs_again_does_not_signal_its_child_again,
     a_parent_cancels_and_terminates_its_children,
-    only_children_of_its_own_are_in_reach,
+    a_step_can_reach_only_its_own_children,
 );
 
-/// Has children, and ends while they live.
+/// A parent that ends while its children live.
 #[derive(Clone, Default)]
 struct Elder {
     runs: Arc<AtomicU32>,
@@ -40,13 +40,13 @@ struct Elder {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 enum Life {
-    /// One child of each policy, of which one ends, and then this.
+    /// Starts a child of each policy and one that ends, then goes to `then`.
     Raise {
         then: End,
     },
-    /// All of one policy, but one with its own.
+    /// Starts children with the policy of the fan-out, and one with a policy of its own.
     Rule,
-    /// So many parked children, then the end.
+    /// Starts this many parked children, then ends.
     Crowd {
         kids: usize,
         policy: ClosePolicy,
@@ -54,19 +54,19 @@ enum Life {
     End {
         how: End,
     },
-    /// Waits for a signal with children under way.
+    /// Waits for running children and a parked one.
     Keep {
         kids: usize,
     },
     Kept,
-    /// Answers a cancel with children of its own.
+    /// Has a parked child. Its `on_cancel` starts another one.
     Mourn,
     Mourned,
-    /// Grows until it is stopped: so many levels, a fan-out after the other.
+    /// Starts one fan-out after another, with this many levels below, until it is cancelled.
     Grow {
         levels: u32,
     },
-    /// Reaches its children.
+    /// Signals, cancels or terminates its children.
     Reach {
         how: Reach,
     },
@@ -145,7 +145,7 @@ impl Machine for Elder {
                     .then(Life::Grow { levels })
             }
             Life::Reach { how } => {
-                // Parked once more than it is told to go on, so that it is there for whatever is sent to it.
+                // Parks more often than it is signalled, so that it lives when signals come.
                 let again = |play| Play::Park(Box::new(play));
                 let first = New::<Kid>(again(again(again(Play::Win(1)))));
                 fan_out([first, parked(), New(Play::Win(0))])
@@ -194,8 +194,11 @@ impl Elder {
             Reach::End => {
                 let (first, second) = (cx.child(kids[0]).await?, cx.child(kids[1]).await?);
                 assert_eq!((first.id(), first.round()), (kids[0], 1));
-                let asked = first.cancel("not you").await?;
-                assert!(matches!(asked, CancelAnswer::Requested(_)), "{asked:?}");
+                let requested = first.cancel("not you").await?;
+                assert!(
+                    matches!(requested, CancelAnswer::Requested(_)),
+                    "{requested:?}"
+                );
                 let ended = second.terminate("nor you").await?;
                 assert!(matches!(ended, TerminateAnswer::Terminated(_)), "{ended:?}");
                 cx.client().wait_ended(kids[0], LONG).await?;
@@ -234,7 +237,7 @@ fn ada() -> Note {
     Note::by("ada")
 }
 
-async fn a_child_goes_on_or_is_asked_or_is_ended_as_its_policy_says<S: Store + Inspect + Clone>(
+async fn the_close_policy_abandons_cancels_or_terminates_a_child<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let kid = Kid::default();
@@ -242,15 +245,15 @@ async fn a_child_goes_on_or_is_asked_or_is_ended_as_its_policy_says<S: Store + I
     let id = insert(&engine, New::<Elder>(Life::Raise { then: End::Done })).await;
     engine.wait(id, LONG).await.unwrap();
     let kids = children(&engine, id).await;
-    let (abandoned, asked, terminated) = (kids[1].id, kids[2].id, kids[3].id);
+    let (abandoned, cancelled, terminated) = (kids[1].id, kids[2].id, kids[3].id);
     let why = format!("parent: parent {id} ended as done");
     let expected = (Status::Cancelled, Some(format!("cancelled by {why}")));
-    assert_eq!(ended(&engine, asked).await, expected);
+    assert_eq!(ended(&engine, cancelled).await, expected);
     let expected = (Status::Cancelled, Some(format!("terminated by {why}")));
     assert_eq!(ended(&engine, terminated).await, expected);
     engine.signal(abandoned, Go).await.unwrap();
     assert_eq!(ended(&engine, abandoned).await.0, Status::Done);
-    // The parent remembers what was done to whom; one that had ended was left alone.
+    // The close actions of the parent name both children. The child that had ended is left out.
     let close_actions = engine.close_actions(id.get(), None).await.unwrap();
     let mut close_actions: Vec<_> = close_actions
         .iter()
@@ -258,13 +261,13 @@ async fn a_child_goes_on_or_is_asked_or_is_ended_as_its_policy_says<S: Store + I
         .collect();
     close_actions.sort_unstable();
     let expected = [
-        (Some(asked), "cancel", "parent"),
+        (Some(cancelled), "cancel", "parent"),
         (Some(terminated), "terminate", "parent"),
     ];
     assert_eq!(close_actions, expected);
 }
 
-async fn a_policy_of_the_fan_out_is_for_those_without_one_of_their_own<
+async fn the_policy_of_a_fan_out_applies_to_children_without_a_policy<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -285,7 +288,7 @@ async fn a_policy_of_the_fan_out_is_for_those_without_one_of_their_own<
     }
 }
 
-async fn policies_go_by_the_end_however_it_came<S: Store + Inspect + Clone>(store: S) {
+async fn close_policies_apply_to_every_kind_of_end<S: Store + Inspect + Clone>(store: S) {
     let engine = living(store, &Kid::default()).await;
     for (then, end, status) in [
         (End::Stop, None, Status::Failed),
@@ -294,20 +297,20 @@ async fn policies_go_by_the_end_however_it_came<S: Store + Inspect + Clone>(stor
         (End::Wait, Some(false), Status::Cancelled),
     ] {
         let id = insert(&engine, New::<Elder>(Life::Raise { then })).await;
-        if let Some(is_asked) = end {
-            eventually("it waits", async || {
+        if let Some(is_cancel) = end {
+            eventually("the parent waits", async || {
                 engine.get(id).await.unwrap().unwrap().status == Status::AwaitingSignal
             })
             .await;
-            match is_asked {
+            match is_cancel {
                 true => drop(engine.cancel(id, ada()).await.unwrap()),
                 false => drop(engine.terminate(id, ada()).await.unwrap()),
             }
         }
         assert_eq!(ended(&engine, id).await.0, status);
         let kids = children(&engine, id).await;
-        for told in &kids[2..] {
-            let (ended, error) = ended(&engine, told.id).await;
+        for kid in &kids[2..] {
+            let (ended, error) = ended(&engine, kid.id).await;
             assert_eq!(ended, Status::Cancelled);
             let why = format!("parent {id} ended as {status}");
             assert!(error.is_some_and(|error| error.contains(&why)));
@@ -317,7 +320,7 @@ async fn policies_go_by_the_end_however_it_came<S: Store + Inspect + Clone>(stor
     }
 }
 
-async fn children_of_the_answer_to_a_cancel_are_not_met_by_the_cascade_of_the_tree<
+async fn the_cascade_of_a_cancelled_tree_spares_children_that_on_cancel_starts<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -335,11 +338,15 @@ async fn children_of_the_answer_to_a_cancel_are_not_met_by_the_cascade_of_the_tr
     assert_eq!(ends, [Status::Cancelled, Status::Done]);
 }
 
-async fn a_tree_is_counted_before_it_is_ended<S: Store + Inspect + Clone>(store: S) {
+async fn the_members_of_a_tree_are_counted_before_and_after_its_cancel<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let engine = living(store, &Kid::default()).await;
     let id = insert(&engine, New::<Elder>(Life::Keep { kids: 3 })).await;
     engine.wait_settled(id, LONG).await.unwrap();
-    eventually("all of them stand where they stay", async || {
+    eventually("all of them run or are parked", async || {
         let family = engine.family(id).await.unwrap().unwrap();
         let expected = [
             (Status::Executing, 3),
@@ -359,10 +366,10 @@ async fn a_tree_is_counted_before_it_is_ended<S: Store + Inspect + Clone>(store:
     assert!(engine.family(InstanceId(4711)).await.unwrap().is_none());
 }
 
-async fn a_tree_is_shown_as_far_as_its_limits_go<S: Store + Inspect + Clone>(store: S) {
+async fn a_tree_is_read_within_its_limits<S: Store + Inspect + Clone>(store: S) {
     let engine = living(store, &Kid::default()).await;
     let id = insert(&engine, New::<Elder>(Life::Keep { kids: 3 })).await;
-    eventually("all of them are there", async || {
+    eventually("all of them are stored", async || {
         let family = engine.family(id).await.unwrap().unwrap();
         family.live() == 5
     })
@@ -395,12 +402,12 @@ async fn a_tree_is_shown_as_far_as_its_limits_go<S: Store + Inspect + Clone>(sto
     };
     let few = engine.tree(id, few).await.unwrap().unwrap();
     assert_eq!(few.members(), 3);
-    let nobody = engine.tree(InstanceId(4711), limits).await.unwrap();
-    assert!(nobody.is_none());
+    let missing = engine.tree(InstanceId(4711), limits).await.unwrap();
+    assert!(missing.is_none());
     engine.terminate_tree(id, ada()).await.unwrap();
 }
 
-async fn a_cancelled_tree_ends_while_it_is_growing<S: Store + Inspect + Clone>(store: S) {
+async fn a_tree_that_is_cancelled_while_it_grows_ends<S: Store + Inspect + Clone>(store: S) {
     let engine = living(store, &Kid::default()).await;
     let id = insert(&engine, New::<Elder>(Life::Grow { levels: 2 })).await;
     let members = async || {
@@ -416,7 +423,7 @@ async fn a_cancelled_tree_ends_while_it_is_growing<S: Store + Inspect + Clone>(s
     .await;
     engine.cancel_tree(id, ada()).await.unwrap();
     eventually("all of it has ended", async || members().await.1 == 0).await;
-    // Nothing starts afterwards.
+    // No instance starts afterwards.
     let (all, _) = members().await;
     assert!(engine.shutdown().await.in_time);
     assert_eq!(members().await, (all, 0));
@@ -432,7 +439,7 @@ async fn a_terminated_tree_ends_and_its_running_steps_are_dropped<S: Store + Ins
     let kid = Kid::default();
     let engine = living(store, &kid).await;
     let id = insert(&engine, New::<Elder>(Life::Keep { kids: 4 })).await;
-    eventually("they run", async || {
+    eventually("four children run", async || {
         kid.seen
             .lock()
             .unwrap()
@@ -451,13 +458,13 @@ async fn a_terminated_tree_ends_and_its_running_steps_are_dropped<S: Store + Ins
         let expected = (Status::Cancelled, Some("terminated by ada".into()));
         assert_eq!(ended(&engine, kid.id).await, expected);
     }
-    eventually("they are dropped", async || {
+    eventually("their steps are dropped", async || {
         kid.dropped.load(Ordering::SeqCst) == 4
     })
     .await;
 }
 
-async fn the_tree_of_an_ended_root_can_still_be_ended<S: Store + Inspect + Clone>(store: S) {
+async fn the_tree_of_an_ended_root_can_still_be_cancelled<S: Store + Inspect + Clone>(store: S) {
     let engine = living(store, &Kid::default()).await;
     let abandoning = Life::Crowd {
         kids: 3,
@@ -472,7 +479,11 @@ async fn the_tree_of_an_ended_root_can_still_be_ended<S: Store + Inspect + Clone
     }
 }
 
-async fn a_cascade_survives_the_engine_that_was_at_it<S: Store + Inspect + Clone>(store: S) {
+async fn another_node_finishes_the_cascade_of_a_node_that_was_dropped<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     const KIDS: usize = 1_200;
     let worker = Engine::builder(store.clone()).machine(Elder::default());
     let worker = worker.machine(Kid::default()).queue("default", 50);
@@ -484,57 +495,55 @@ async fn a_cascade_survives_the_engine_that_was_at_it<S: Store + Inspect + Clone
     let id = insert(&worker, New::<Elder>(crowd)).await;
     worker.wait(id, LONG).await.unwrap();
     let live = async || worker.family(id).await.unwrap().unwrap().live();
-    assert_eq!(live().await, KIDS as u64, "nobody keeps house yet");
+    assert_eq!(live().await, KIDS as u64, "no node runs maintenance yet");
 
-    // The first to do so tells one batch, and is gone in the middle of the next.
-    let (calls, told) = (AtomicU32::new(0), Arc::new(Notify::new()));
-    let is_told = told.clone();
+    // The first maintenance node ends one batch, and is dropped in the middle of the second.
+    let (calls, second) = (AtomicU32::new(0), Arc::new(Notify::new()));
+    let in_second = second.clone();
     let doomed = Through::new(store.clone()).delaying(move |verb| {
         let is_second = verb == "cascade" && calls.fetch_add(1, Ordering::SeqCst) == 1;
         is_second.then(|| {
-            is_told.notify_one();
+            in_second.notify_one();
             (Break::Before, Arc::new(Notify::new()))
         })
     });
     let doomed = Engine::builder(doomed).roles(Roles::MAINTENANCE);
     let doomed = doomed.start().await.unwrap();
-    told.notified().await;
+    second.notified().await;
     drop(doomed);
     let left = live().await;
     assert!(0 < left && left < KIDS as u64, "{left}");
 
-    let house = Engine::builder(store).roles(Roles::MAINTENANCE);
-    let _house = house.start().await.unwrap();
-    eventually("all are told", async || live().await == 0).await;
-    // Each once, whichever node cancelled it.
-    let mut told = 0;
+    let maintenance = Engine::builder(store).roles(Roles::MAINTENANCE);
+    let _maintenance = maintenance.start().await.unwrap();
+    eventually("every child has ended", async || live().await == 0).await;
+    // Each child has one close action, by either node.
+    let mut actions = 0;
     let mut after = None;
     loop {
         let page = worker.close_actions(id.get(), after).await.unwrap();
         let Some(last) = page.last() else { break };
         after = Some(last.id);
-        told += page.len();
+        actions += page.len();
     }
-    assert_eq!(told, KIDS);
+    assert_eq!(actions, KIDS);
 }
 
-async fn a_cascade_that_nobody_told_of_is_found<S: Store + Inspect + Clone>(store: S) {
+async fn a_cascade_is_found_without_its_hint<S: Store + Inspect + Clone>(store: S) {
     let kid = Kid::default();
     let worker = Engine::builder(Through::new(store.clone()).mute()).machine(Elder::default());
     let worker = worker.machine(kid.clone()).queue("default", 10);
     let worker = worker.roles(Roles::WORKER).start().await.unwrap();
-    let house = Engine::builder(Through::new(store).mute()).roles(Roles::MAINTENANCE);
-    let house = house.start().await.unwrap();
+    let maintenance = Engine::builder(Through::new(store).mute()).roles(Roles::MAINTENANCE);
+    let maintenance = maintenance.start().await.unwrap();
     let id = insert(&worker, New::<Elder>(Life::Raise { then: End::Done })).await;
     worker.wait(id, LONG).await.unwrap();
     for kid in &children(&worker, id).await[2..] {
-        assert_eq!(ended(&house, kid.id).await.0, Status::Cancelled);
+        assert_eq!(ended(&maintenance, kid.id).await.0, Status::Cancelled);
     }
 }
 
-async fn a_parent_signals_its_child_once_however_often_its_step_is_run<
-    S: Store + Inspect + Clone,
->(
+async fn a_step_that_runs_again_does_not_signal_its_child_again<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = living(store, &Kid::default()).await;
@@ -542,7 +551,7 @@ async fn a_parent_signals_its_child_once_however_often_its_step_is_run<
         how: Reach::SignalTwice,
     };
     let id = insert(&engine, New::<Elder>(reach)).await;
-    // Two were sent by each of three runs; two arrived, consumed or not.
+    // Each of three runs sends two signals. Two of the six are stored, consumed or not.
     assert_eq!(engine.wait(id, LONG).await.unwrap(), 2);
 }
 
@@ -560,7 +569,7 @@ async fn a_parent_cancels_and_terminates_its_children<S: Store + Inspect + Clone
     assert_eq!(engine.wait(id, LONG).await.unwrap(), expected);
 }
 
-async fn only_children_of_its_own_are_in_reach<S: Store + Inspect + Clone>(store: S) {
+async fn a_step_can_reach_only_its_own_children<S: Store + Inspect + Clone>(store: S) {
     let engine = living(store, &Kid::default()).await;
     let stranger = insert(&engine, New::<Kid>(Play::Win(1))).await;
     for id in [stranger.get(), InstanceId(4711)] {

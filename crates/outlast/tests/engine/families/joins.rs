@@ -1,4 +1,4 @@
-//! What wakes a parent, what it sees then, and what becomes of the children it did not wait for.
+//! Rules of joins: when the parent is woken, what it sees, and what happens to the other children.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -12,29 +12,29 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 on_both_stores!(
-    all_waits_for_everybody_well_or_badly_ended,
-    a_fan_out_of_nobody_joins_at_once,
-    fail_fast_wakes_at_the_first_failure_and_the_others_go_on,
-    fail_fast_with_cancel_rest_asks_the_others_to_end,
-    fail_fast_with_terminate_rest_ends_the_others,
-    fail_fast_without_a_failure_waits_for_everybody,
-    a_cancelled_child_is_a_failure,
-    a_quorum_wakes_at_so_many_successes,
-    a_quorum_that_cannot_be_reached_wakes_when_that_is_known,
-    a_quorum_of_more_than_there_are_is_impossible_from_the_start,
-    any_wakes_at_the_first_success,
+    all_waits_until_every_child_has_ended_successfully_or_not,
+    a_fan_out_without_children_joins_at_once,
+    fail_fast_wakes_the_parent_at_the_first_failure_and_the_others_go_on,
+    fail_fast_with_cancel_rest_cancels_the_other_children,
+    fail_fast_with_terminate_rest_terminates_the_other_children,
+    fail_fast_without_a_failure_waits_for_every_child,
+    fail_fast_counts_a_cancelled_child_as_a_failure,
+    a_quorum_of_two_wakes_the_parent_after_two_successes,
+    a_quorum_wakes_the_parent_as_soon_as_it_cannot_be_reached,
+    a_quorum_larger_than_its_round_is_impossible_from_the_start,
+    any_wakes_the_parent_at_the_first_success,
     any_is_impossible_when_all_have_failed,
-    a_deadline_wakes_with_what_there_is,
-    a_deadline_that_is_not_needed_does_nothing,
-    ten_thousand_children_in_a_window_of_fifty_never_run_in_more_than_fifty_places,
-    a_child_that_waits_keeps_its_place_in_the_window,
+    a_join_deadline_wakes_the_parent_with_unfinished_children,
+    a_join_that_is_decided_in_time_clears_its_deadline,
+    at_most_fifty_of_ten_thousand_children_run_in_a_window_of_fifty,
+    a_parked_child_keeps_its_place_in_the_window,
     a_held_child_that_is_cancelled_never_starts,
-    children_of_any_round_can_be_looked_at,
-    the_first_failure_and_the_reason_stay_the_same_when_the_step_is_run_again,
-    a_join_that_makes_no_sense_goes_to_handle_with_what_is_wrong,
+    a_step_can_read_the_children_of_any_round,
+    the_first_failure_and_the_join_reason_stay_the_same_when_the_step_runs_again,
+    an_invalid_join_fails_its_step_with_the_reason_and_starts_no_children,
 );
 
-/// Fans out as it is told, and says what it sees when it is woken.
+/// Fans out as its state says, and reports its children when it is woken.
 struct Coach;
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -45,14 +45,14 @@ enum Game {
         rule: Rule,
     },
     Watch,
-    /// Once more, until two more have failed.
+    /// Reads the round again after two more children have failed.
     WatchTwice {
         kids: Vec<Play>,
     },
     SeeTwice {
         first: Option<Value>,
     },
-    /// A second round after the first.
+    /// Starts a second round after the first.
     Again {
         kids: Vec<Play>,
     },
@@ -124,7 +124,7 @@ impl Machine for Coach {
                     .then(Game::SeeTwice { first: None })
             }
             Game::SeeTwice { first: None } => {
-                // The others fail as well, before this step is run again.
+                // Lets the other children fail before this step runs again.
                 for child in cx
                     .round()
                     .iter()
@@ -182,10 +182,10 @@ fn rule(until: Until) -> Rule {
     }
 }
 
-/// The children of a coach that has none but in one round, when all of them have started.
+/// Waits until all children of a coach with one round are stored.
 async fn kids(engine: &Engine, id: Id<Coach>, count: usize) -> Vec<Child> {
     let mut kids = Vec::new();
-    eventually("they are there", async || {
+    eventually("all children are stored", async || {
         kids = engine.children(id.get()).await.unwrap();
         kids.len() == count
     })
@@ -198,7 +198,7 @@ async fn statuses(engine: &Engine, id: Id<Coach>) -> Vec<Status> {
     kids.iter().map(|kid| kid.status).collect()
 }
 
-/// How the others come to their end after their parent was woken.
+/// Waits until all children have ended, and returns their statuses and errors.
 async fn all_ended(engine: &Engine, id: Id<Coach>) -> Vec<(Status, Option<String>)> {
     let mut ends = Vec::new();
     for kid in engine.children(id.get()).await.unwrap() {
@@ -208,7 +208,9 @@ async fn all_ended(engine: &Engine, id: Id<Coach>) -> Vec<(Status, Option<String
     ends
 }
 
-async fn all_waits_for_everybody_well_or_badly_ended<S: Store + Inspect + Clone>(store: S) {
+async fn all_waits_until_every_child_has_ended_successfully_or_not<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = playing(store, &Kid::default()).await;
     let id = start(
         &engine,
@@ -224,7 +226,7 @@ async fn all_waits_for_everybody_well_or_badly_ended<S: Store + Inspect + Clone>
     assert_eq!(engine.wait(id, LONG).await.unwrap(), expected);
 }
 
-async fn a_fan_out_of_nobody_joins_at_once<S: Store + Inspect + Clone>(store: S) {
+async fn a_fan_out_without_children_joins_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = playing(store, &Kid::default()).await;
     for (until, joined) in [
         (Until::All, "all"),
@@ -237,7 +239,9 @@ async fn a_fan_out_of_nobody_joins_at_once<S: Store + Inspect + Clone>(store: S)
     }
 }
 
-async fn fail_fast_wakes_at_the_first_failure_and_the_others_go_on<S: Store + Inspect + Clone>(
+async fn fail_fast_wakes_the_parent_at_the_first_failure_and_the_others_go_on<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let engine = playing(store, &Kid::default()).await;
@@ -248,7 +252,7 @@ async fn fail_fast_wakes_at_the_first_failure_and_the_others_go_on<S: Store + In
         (&seen["joined"], &seen["first_failure"]),
         (&json!("failure"), &json!(1))
     );
-    // Nobody told them anything, and they come to their own end.
+    // The others were not cancelled, and go on.
     let others = kids(&engine, id, 3).await;
     for other in [&others[0], &others[2]] {
         engine.signal(other.id, Go).await.unwrap();
@@ -284,7 +288,9 @@ async fn rest_after_a_failure(store: impl Store + Inspect, rest: Rest) -> (Engin
     (engine, id)
 }
 
-async fn fail_fast_with_cancel_rest_asks_the_others_to_end<S: Store + Inspect + Clone>(store: S) {
+async fn fail_fast_with_cancel_rest_cancels_the_other_children<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let (engine, id) = rest_after_a_failure(store, Rest::Cancel).await;
     let reason = format!("cancelled by parent: the join of parent {id} was decided: failure");
     let expected = [
@@ -295,12 +301,14 @@ async fn fail_fast_with_cancel_rest_asks_the_others_to_end<S: Store + Inspect + 
     ];
     assert_eq!(all_ended(&engine, id).await, expected);
     let close_actions = engine.close_actions(id.get(), None).await.unwrap();
-    let told: Vec<_> = close_actions.iter().map(|it| it.verb.as_str()).collect();
-    assert_eq!(told, ["cancel", "cancel"]);
+    let verbs: Vec<_> = close_actions.iter().map(|it| it.verb.as_str()).collect();
+    assert_eq!(verbs, ["cancel", "cancel"]);
     assert!(close_actions.iter().all(|it| it.cause == Some(id.get())));
 }
 
-async fn fail_fast_with_terminate_rest_ends_the_others<S: Store + Inspect + Clone>(store: S) {
+async fn fail_fast_with_terminate_rest_terminates_the_other_children<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let (engine, id) = rest_after_a_failure(store, Rest::Terminate).await;
     let reason = format!("terminated by parent: the join of parent {id} was decided: failure");
     let expected = [
@@ -312,7 +320,7 @@ async fn fail_fast_with_terminate_rest_ends_the_others<S: Store + Inspect + Clon
     assert_eq!(all_ended(&engine, id).await, expected);
 }
 
-async fn fail_fast_without_a_failure_waits_for_everybody<S: Store + Inspect + Clone>(store: S) {
+async fn fail_fast_without_a_failure_waits_for_every_child<S: Store + Inspect + Clone>(store: S) {
     let engine = playing(store, &Kid::default()).await;
     let id = start(
         &engine,
@@ -327,7 +335,7 @@ async fn fail_fast_without_a_failure_waits_for_everybody<S: Store + Inspect + Cl
     );
 }
 
-async fn a_cancelled_child_is_a_failure<S: Store + Inspect + Clone>(store: S) {
+async fn fail_fast_counts_a_cancelled_child_as_a_failure<S: Store + Inspect + Clone>(store: S) {
     let engine = playing(store, &Kid::default()).await;
     let plays = vec![park(Play::Win(1)), park(Play::Win(2))];
     let id = start(&engine, plays, rule(Until::FailFast)).await;
@@ -344,7 +352,9 @@ async fn a_cancelled_child_is_a_failure<S: Store + Inspect + Clone>(store: S) {
     );
 }
 
-async fn a_quorum_wakes_at_so_many_successes<S: Store + Inspect + Clone>(store: S) {
+async fn a_quorum_of_two_wakes_the_parent_after_two_successes<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = playing(store, &Kid::default()).await;
     let plays = vec![Play::Win(1), lose(), park(Play::Win(3)), Play::Win(4)];
     let rule = Rule {
@@ -358,7 +368,7 @@ async fn a_quorum_wakes_at_so_many_successes<S: Store + Inspect + Clone>(store: 
     assert_eq!(ends[2].0, Status::Cancelled);
 }
 
-async fn a_quorum_that_cannot_be_reached_wakes_when_that_is_known<S: Store + Inspect + Clone>(
+async fn a_quorum_wakes_the_parent_as_soon_as_it_cannot_be_reached<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = playing(store, &Kid::default()).await;
@@ -366,14 +376,12 @@ async fn a_quorum_that_cannot_be_reached_wakes_when_that_is_known<S: Store + Ins
     let id = start(&engine, plays, rule(Until::Quorum(2))).await;
     let seen = engine.wait(id, LONG).await.unwrap();
     assert_eq!(seen["joined"], "impossible");
-    // Nobody waited for it, so it may still be on its way to where it parks.
+    // The test did not wait for its park, so it may still be executing.
     let second: Status = serde_json::from_value(seen["kids"][1][1].clone()).unwrap();
     assert!(!second.is_terminal(), "{second}");
 }
 
-async fn a_quorum_of_more_than_there_are_is_impossible_from_the_start<
-    S: Store + Inspect + Clone,
->(
+async fn a_quorum_larger_than_its_round_is_impossible_from_the_start<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = playing(store, &Kid::default()).await;
@@ -382,7 +390,7 @@ async fn a_quorum_of_more_than_there_are_is_impossible_from_the_start<
     assert_eq!(seen["joined"], "impossible");
 }
 
-async fn any_wakes_at_the_first_success<S: Store + Inspect + Clone>(store: S) {
+async fn any_wakes_the_parent_at_the_first_success<S: Store + Inspect + Clone>(store: S) {
     let engine = playing(store, &Kid::default()).await;
     let plays = vec![lose(), park(Play::Win(2)), park(Play::Win(3))];
     let rule = Rule {
@@ -404,10 +412,12 @@ async fn any_is_impossible_when_all_have_failed<S: Store + Inspect + Clone>(stor
     assert_eq!(engine.wait(id, LONG).await.unwrap()["joined"], "impossible");
 }
 
-async fn a_deadline_wakes_with_what_there_is<S: Store + Inspect + Clone>(store: S) {
+async fn a_join_deadline_wakes_the_parent_with_unfinished_children<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = playing(store, &Kid::default()).await;
     let plays = vec![Play::Win(1), park(Play::Win(2))];
-    // Long enough for the first of them on a machine that is busy.
+    // Long enough for the first child, also on a busy machine.
     let deadline = Duration::from_secs(2);
     let rule = Rule {
         rest: Rest::Cancel,
@@ -425,7 +435,7 @@ async fn a_deadline_wakes_with_what_there_is<S: Store + Inspect + Clone>(store: 
     assert_eq!(all_ended(&engine, id).await[1], expected);
 }
 
-async fn a_deadline_that_is_not_needed_does_nothing<S: Store + Inspect + Clone>(store: S) {
+async fn a_join_that_is_decided_in_time_clears_its_deadline<S: Store + Inspect + Clone>(store: S) {
     let engine = playing(store, &Kid::default()).await;
     let rule = Rule {
         deadline_ms: Some(3_600_000),
@@ -437,7 +447,7 @@ async fn a_deadline_that_is_not_needed_does_nothing<S: Store + Inspect + Clone>(
     assert_eq!(ended.await_deadline, None);
 }
 
-async fn ten_thousand_children_in_a_window_of_fifty_never_run_in_more_than_fifty_places<
+async fn at_most_fifty_of_ten_thousand_children_run_in_a_window_of_fifty<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -451,7 +461,7 @@ async fn ten_thousand_children_in_a_window_of_fifty_never_run_in_more_than_fifty
         ..Rule::default()
     };
     let id = start(&engine, vec![Play::Busy; 10_000], rule).await;
-    // What has a place, of all that there are, is looked at from outside all the while.
+    // Counts the executing children all the while.
     let watching = async {
         let mut most = 0;
         loop {
@@ -469,14 +479,14 @@ async fn ten_thousand_children_in_a_window_of_fifty_never_run_in_more_than_fifty
     };
     let seen = tokio::select! {
         seen = engine.wait(id, MINUTES) => seen.unwrap(),
-        () = watching => unreachable!("it watches for ever"),
+        () = watching => unreachable!("the count goes on for ever"),
     };
     assert_eq!(seen["joined"], "all");
     assert_eq!(seen["kids"].as_array().unwrap().len(), 10_000);
     assert!(kid.most.load(Ordering::SeqCst) <= 50);
 }
 
-async fn a_child_that_waits_keeps_its_place_in_the_window<S: Store + Inspect + Clone>(store: S) {
+async fn a_parked_child_keeps_its_place_in_the_window<S: Store + Inspect + Clone>(store: S) {
     let kid = Kid::default();
     let engine = playing(store, &kid).await;
     let rule = Rule {
@@ -502,7 +512,7 @@ async fn a_child_that_waits_keeps_its_place_in_the_window<S: Store + Inspect + C
     let sentence = engine.explain(&third).await.unwrap();
     let expected = "waits for a place among the 2 of its round that run at a time";
     assert_eq!(sentence, expected);
-    // One ends, and the next in order has its place.
+    // One ends, and the next child takes its place.
     engine.signal(all[1].id, Go).await.unwrap();
     engine.wait_settled(all[2].id, LONG).await.unwrap();
     assert_eq!(
@@ -540,7 +550,7 @@ async fn a_held_child_that_is_cancelled_never_starts<S: Store + Inspect + Clone>
     assert_eq!(*steps, ["park", "win", "win"]);
 }
 
-async fn children_of_any_round_can_be_looked_at<S: Store + Inspect + Clone>(store: S) {
+async fn a_step_can_read_the_children_of_any_round<S: Store + Inspect + Clone>(store: S) {
     let engine = playing(store, &Kid::default()).await;
     let kids = vec![Play::Win(1), Play::Win(2)];
     let id = insert(&engine, New::<Coach>(Game::Again { kids })).await;
@@ -553,7 +563,7 @@ async fn children_of_any_round_can_be_looked_at<S: Store + Inspect + Clone>(stor
     assert_eq!(engine.wait(id, LONG).await.unwrap(), expected);
 }
 
-async fn the_first_failure_and_the_reason_stay_the_same_when_the_step_is_run_again<
+async fn the_first_failure_and_the_join_reason_stay_the_same_when_the_step_runs_again<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -570,12 +580,12 @@ async fn the_first_failure_and_the_reason_stay_the_same_when_the_step_is_run_aga
     }
     assert_ne!(
         seen[0]["kids"][0][1], "failed",
-        "it still lived at the first"
+        "the child was still alive in the first run"
     );
     assert_eq!(seen[1]["kids"][0][1], "failed");
 }
 
-async fn a_join_that_makes_no_sense_goes_to_handle_with_what_is_wrong<
+async fn an_invalid_join_fails_its_step_with_the_reason_and_starts_no_children<
     S: Store + Inspect + Clone,
 >(
     store: S,

@@ -8,16 +8,16 @@ use outlast::prelude::*;
 use outlast::testing::{HarnessBuilder, Point};
 
 on_both_harnesses!(
-    a_cancel_is_answered_by_the_next_run,
-    a_terminate_is_there_at_once_and_children_are_told_by_the_next_run,
-    the_deadline_of_a_join_is_fired_by_name,
-    everything_runs_to_its_end_with_windows_and_deadlines,
-    a_worker_that_dies_before_the_answer_is_written_is_asked_again,
+    the_next_run_answers_a_cancel,
+    a_terminate_acts_at_once_and_the_next_run_cancels_the_children,
+    fire_deadline_fires_the_deadline_of_a_join,
+    run_all_ends_a_round_with_a_window_and_a_deadline,
+    on_cancel_runs_again_when_its_worker_dies_before_the_commit,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Waits for one of its children, for a day.
+/// Waits for its children, for at most a day.
 struct Warder;
 
 #[derive(Serialize, Deserialize)]
@@ -50,22 +50,20 @@ impl Machine for Warder {
     }
 }
 
-async fn a_cancel_is_answered_by_the_next_run(builder: HarnessBuilder) {
+async fn the_next_run_answers_a_cancel(builder: HarnessBuilder) {
     let mut harness = builder.machine(Kid::default()).build().await.unwrap();
     let id = harness.insert(New::<Kid>(Play::Tidy)).await.unwrap();
     harness.run().await;
     let note = Note::by("ada").because("late");
     harness.cancel(id.id().unwrap(), note).await.unwrap();
-    let asked = harness.expect(id).await.is(Status::Runnable);
-    asked.was_asked_to_end("by ada: late");
-    let tally = harness.run().await;
-    assert_eq!((tally.steps, tally.cancelled), (2, 1));
+    let requested = harness.expect(id).await.is(Status::Runnable);
+    requested.was_asked_to_end("by ada: late");
+    let report = harness.run().await;
+    assert_eq!((report.steps, report.cancelled), (2, 1));
     harness.expect(id).await.is_cancelled_with("tidied up");
 }
 
-async fn a_terminate_is_there_at_once_and_children_are_told_by_the_next_run(
-    builder: HarnessBuilder,
-) {
+async fn a_terminate_acts_at_once_and_the_next_run_cancels_the_children(builder: HarnessBuilder) {
     let builder = builder.machine(Kid::default()).machine(Warder);
     let mut harness = builder.build().await.unwrap();
     let id = harness
@@ -78,14 +76,14 @@ async fn a_terminate_is_there_at_once_and_children_are_told_by_the_next_run(
         .expect(id)
         .await
         .is_cancelled_with("terminated by ada");
-    let tally = harness.run().await;
-    // Two tidy up; the third never had a place.
-    assert_eq!((tally.steps, tally.cancelled), (4, 2));
+    let report = harness.run().await;
+    // Two children run their cleanup. The third is held and never starts.
+    assert_eq!((report.steps, report.cancelled), (4, 2));
     let kids = harness.children(id.get()).await.unwrap();
     assert!(kids.iter().all(|kid| kid.status == Status::Cancelled));
 }
 
-async fn the_deadline_of_a_join_is_fired_by_name(builder: HarnessBuilder) {
+async fn fire_deadline_fires_the_deadline_of_a_join(builder: HarnessBuilder) {
     let builder = builder.machine(Kid::default()).machine(Warder);
     let mut harness = builder.build().await.unwrap();
     let id = harness
@@ -104,7 +102,7 @@ async fn the_deadline_of_a_join_is_fired_by_name(builder: HarnessBuilder) {
         .is_done_with(&"deadline".to_owned());
 }
 
-async fn everything_runs_to_its_end_with_windows_and_deadlines(builder: HarnessBuilder) {
+async fn run_all_ends_a_round_with_a_window_and_a_deadline(builder: HarnessBuilder) {
     let builder = builder.machine(Kid::default()).machine(Warder);
     let mut harness = builder.build().await.unwrap();
     let id = harness
@@ -112,12 +110,12 @@ async fn everything_runs_to_its_end_with_windows_and_deadlines(builder: HarnessB
         .await;
     let id = id.unwrap();
     harness.run().await;
-    // One tidies up and makes room; the others are asked when the time is up.
+    // One child ends and makes room. The deadline ends the join, and the others are cancelled.
     let kids = harness.children(id.id().unwrap().get()).await.unwrap();
     harness.signal(kids[0].id, Go).await.unwrap();
     harness.cancel(kids[0].id, Note::by("ada")).await.unwrap();
-    let tally = harness.run_all().await;
-    assert_eq!(tally.timeouts, 1);
+    let report = harness.run_all().await;
+    assert_eq!(report.timeouts, 1);
     harness
         .expect(id)
         .await
@@ -126,7 +124,7 @@ async fn everything_runs_to_its_end_with_windows_and_deadlines(builder: HarnessB
     assert!(kids.iter().all(|kid| kid.status == Status::Cancelled));
 }
 
-async fn a_worker_that_dies_before_the_answer_is_written_is_asked_again(builder: HarnessBuilder) {
+async fn on_cancel_runs_again_when_its_worker_dies_before_the_commit(builder: HarnessBuilder) {
     let kid = Kid::default();
     let mut harness = builder.machine(kid.clone()).build().await.unwrap();
     let id = harness.insert(New::<Kid>(Play::Tidy)).await.unwrap();
@@ -136,8 +134,8 @@ async fn a_worker_that_dies_before_the_answer_is_written_is_asked_again(builder:
         .await
         .unwrap();
     harness.crash::<Kid>("tidy", Point::BeforeCommit);
-    let tally = harness.run().await;
-    assert_eq!((tally.crashes, tally.cancelled), (1, 1));
+    let report = harness.run().await;
+    assert_eq!((report.crashes, report.cancelled), (1, 1));
     let seen = kid.seen.lock().unwrap();
     let expected = [
         "tidy",

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Makes a test on each store of every function named; each takes a builder on that store.
+/// Makes a test for each store from every function named. Each function takes a builder.
 macro_rules! on_both_harnesses {
     ($($name:ident),+ $(,)?) => {
         mod sqlite {
@@ -33,16 +33,16 @@ macro_rules! on_both_harnesses {
 pub(crate) use on_both_harnesses;
 
 on_both_harnesses!(
-    a_run_ends_when_nothing_can_run_and_says_what_ran,
+    a_run_ends_when_nothing_can_run_and_reports_its_steps,
     time_stands_still_until_it_is_moved,
-    time_collapses_when_everything_is_to_run,
-    a_deadline_is_fired_by_name,
-    a_worker_that_dies_before_the_step_runs_it_once,
-    a_worker_that_dies_before_the_commit_runs_the_step_twice,
-    a_worker_that_dies_after_the_commit_runs_the_step_once,
+    run_all_moves_the_time_past_every_delay_and_deadline,
+    fire_deadline_fires_the_deadline_of_one_instance,
+    a_step_runs_once_when_its_worker_dies_before_it,
+    a_step_runs_twice_when_its_worker_dies_before_the_commit,
+    a_step_runs_once_when_its_worker_dies_after_the_commit,
     children_and_jobs_run_in_every_queue,
-    expectations_that_are_not_met_say_what_there_is,
-    a_machine_that_goes_in_circles_is_stopped,
+    a_failed_expectation_shows_the_actual_instance,
+    run_all_panics_when_a_machine_waits_again_and_again,
 );
 
 pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(HarnessBuilder) -> T) {
@@ -55,7 +55,7 @@ pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Harnes
     support::drop_schema(&schema).await;
 }
 
-/// Asks three times, with a pause that grows; then waits a day for an answer.
+/// Retries with growing delays, then waits a day for an answer.
 #[derive(Default)]
 struct Ask {
     asked: Arc<AtomicU32>,
@@ -103,20 +103,20 @@ impl Machine for Ask {
     }
 }
 
-async fn a_run_ends_when_nothing_can_run_and_says_what_ran(builder: HarnessBuilder) {
+async fn a_run_ends_when_nothing_can_run_and_reports_its_steps(builder: HarnessBuilder) {
     let mut harness = builder.machine(Ask::default()).build().await.unwrap();
     let id = harness
         .insert(New::<Ask>(Question::Ask { answers_at: 0 }))
         .await
         .unwrap();
-    let tally = harness.run().await;
+    let report = harness.run().await;
     let expected = RunReport {
         steps: 3,
         next: 2,
         waits: 1,
         ..RunReport::default()
     };
-    assert_eq!(tally, expected);
+    assert_eq!(report, expected);
     harness
         .expect(id)
         .await
@@ -153,24 +153,24 @@ async fn time_stands_still_until_it_is_moved(builder: HarnessBuilder) {
     assert_eq!(harness.run().await.waits, 1);
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 
-    // A lease lasts for a day at most, and time may move by more.
+    // A lease lasts a day at most. The time may move further.
     harness.set_time(harness.time() + 24 * 30 * HOUR).await;
     assert_eq!(harness.run().await.failed, 1);
     harness.expect(id).await.is_failed_with("nobody answered");
 }
 
-async fn time_collapses_when_everything_is_to_run(builder: HarnessBuilder) {
+async fn run_all_moves_the_time_past_every_delay_and_deadline(builder: HarnessBuilder) {
     let mut harness = builder.machine(Ask::default()).build().await.unwrap();
     let start = harness.time();
     let new = New::<Ask>(Question::Ask { answers_at: 2 }).delay(HOUR);
     let id = harness.insert(new).await.unwrap();
-    let tally = harness.run_all().await;
-    assert_eq!((tally.retries, tally.timeouts, tally.failed), (2, 1, 1));
+    let report = harness.run_all().await;
+    assert_eq!((report.retries, report.timeouts, report.failed), (2, 1, 1));
     harness.expect(id).await.is_failed_with("nobody answered");
     assert_eq!(harness.time().since(start), (1 + 1 + 2 + 24) * HOUR);
 }
 
-async fn a_deadline_is_fired_by_name(builder: HarnessBuilder) {
+async fn fire_deadline_fires_the_deadline_of_one_instance(builder: HarnessBuilder) {
     let mut harness = builder.machine(Ask::default()).build().await.unwrap();
     let start = harness.time();
     let first = harness.insert(New::<Ask>(Question::Wait)).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_deadline_is_fired_by_name(builder: HarnessBuilder) {
     harness.expect(second).await.awaits(["answer"]);
 }
 
-/// Counts its effects, and the attempts it saw.
+/// Counts its effects, and reports the attempts that its steps saw.
 #[derive(Default)]
 struct Pay {
     paid: Arc<AtomicU32>,
@@ -221,33 +221,34 @@ impl Machine for Pay {
     }
 }
 
-/// Charges with a death at this point: the tries of the two steps as they saw them, and the effects.
-async fn charge_with_a_death(builder: HarnessBuilder, point: Point) -> ((u32, u32), u32) {
+/// Runs a payment whose worker crashes once at this point. Returns the attempts that its two steps
+/// saw, and the number of effects.
+async fn charge_with_a_crash(builder: HarnessBuilder, point: Point) -> ((u32, u32), u32) {
     let machine = Pay::default();
     let paid = machine.paid.clone();
     let mut harness = builder.machine(machine).build().await.unwrap();
     let id = harness.insert(New::<Pay>(Payment::Charge)).await.unwrap();
     harness.crash::<Pay>("charge", point);
-    let tally = harness.run().await;
-    assert_eq!((tally.crashes, tally.done), (1, 1));
+    let report = harness.run().await;
+    assert_eq!((report.crashes, report.done), (1, 1));
     let (key, first, second) = harness.expect(id).await.is_done().output();
-    // The key is that of the visit, however often it was run.
+    // The key is the same for every run of the same visit.
     assert_eq!(key, format!("{}:charge:0", id.id().unwrap()));
     ((first, second), paid.load(Ordering::SeqCst))
 }
 
-async fn a_worker_that_dies_before_the_step_runs_it_once(builder: HarnessBuilder) {
-    let charged = charge_with_a_death(builder, Point::BeforeStep).await;
+async fn a_step_runs_once_when_its_worker_dies_before_it(builder: HarnessBuilder) {
+    let charged = charge_with_a_crash(builder, Point::BeforeStep).await;
     assert_eq!(charged, ((1, 0), 1));
 }
 
-async fn a_worker_that_dies_before_the_commit_runs_the_step_twice(builder: HarnessBuilder) {
-    let charged = charge_with_a_death(builder, Point::BeforeCommit).await;
+async fn a_step_runs_twice_when_its_worker_dies_before_the_commit(builder: HarnessBuilder) {
+    let charged = charge_with_a_crash(builder, Point::BeforeCommit).await;
     assert_eq!(charged, ((1, 0), 2));
 }
 
-async fn a_worker_that_dies_after_the_commit_runs_the_step_once(builder: HarnessBuilder) {
-    let charged = charge_with_a_death(builder, Point::AfterCommit).await;
+async fn a_step_runs_once_when_its_worker_dies_after_the_commit(builder: HarnessBuilder) {
+    let charged = charge_with_a_crash(builder, Point::AfterCommit).await;
     assert_eq!(charged, ((0, 1), 1));
 }
 
@@ -301,12 +302,12 @@ async fn children_and_jobs_run_in_every_queue(builder: HarnessBuilder) {
         .insert(New::<Sum>(Adding::Split(vec![1, 2, 3])))
         .await
         .unwrap();
-    let tally = harness.run().await;
-    assert_eq!((tally.fan_outs, tally.done), (1, 4));
+    let report = harness.run().await;
+    assert_eq!((report.fan_outs, report.done), (1, 4));
     harness.expect(id).await.is_done_with(&12);
 }
 
-async fn expectations_that_are_not_met_say_what_there_is(builder: HarnessBuilder) {
+async fn a_failed_expectation_shows_the_actual_instance(builder: HarnessBuilder) {
     let mut harness = builder.machine(Ask::default()).build().await.unwrap();
     let id = harness.insert(New::<Ask>(Question::Wait)).await.unwrap();
     harness.run().await;
@@ -341,7 +342,7 @@ impl Machine for Circle {
     }
 }
 
-async fn a_machine_that_goes_in_circles_is_stopped(builder: HarnessBuilder) {
+async fn run_all_panics_when_a_machine_waits_again_and_again(builder: HarnessBuilder) {
     let builder = builder.machine(Circle).jumps_max(50);
     let mut harness = builder.build().await.unwrap();
     harness.insert(New::<Circle>(Round::Again)).await.unwrap();

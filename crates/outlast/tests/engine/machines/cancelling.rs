@@ -1,4 +1,4 @@
-//! Asking instances to end: who is woken, who is told, and what machines decide about it.
+//! Cancels: which instances they wake, how running steps see them, and what `on_cancel` decides.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -15,26 +15,26 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 on_both_stores!(
-    what_waits_for_a_signal_is_woken_and_ends_as_cancelled,
-    what_was_not_claimed_yet_ends_without_running_its_step,
-    what_starts_later_ends_now,
-    a_running_step_is_told_at_once_and_why,
-    what_a_told_step_returns_counts_when_it_is_an_end,
-    steps_that_undo_run_before_the_end_and_are_not_cancelled_themselves,
-    a_machine_may_go_on_as_if_nothing_had_been_wished,
-    a_machine_that_retries_is_asked_again_and_not_before_its_delay,
-    what_on_cancel_fails_of_goes_to_handle_which_sees_the_cancel,
-    a_cancel_that_a_step_did_not_hear_of_comes_before_the_next_step,
-    a_fan_out_after_a_cancel_starts_nobody,
+    a_cancel_wakes_an_instance_that_waits_for_a_signal_and_ends_it,
+    an_instance_cancelled_before_its_claim_ends_without_its_step,
+    a_cancelled_instance_with_a_delay_ends_at_once,
+    a_cancel_reaches_a_running_step_at_once_with_its_reason,
+    a_cancelled_step_can_end_its_instance_as_done,
+    cleanup_steps_after_a_cancel_run_and_are_not_cancelled_themselves,
+    a_machine_may_go_on_after_a_cancel,
+    on_cancel_runs_again_after_the_delay_of_its_retry,
+    failures_of_on_cancel_go_to_on_failure_which_sees_the_cancel,
+    a_cancel_without_its_hint_is_answered_before_the_next_step,
+    a_fan_out_after_a_cancel_starts_no_children,
     a_retry_after_a_cancel_does_not_wait_for_its_delay,
-    the_answer_to_a_cancel_has_an_idempotency_key_of_its_own,
-    what_waits_for_a_slot_when_it_is_cancelled_does_not_begin,
-    asking_again_and_asking_what_has_ended_are_answers,
-    a_cancel_whose_hint_is_lost_is_found_all_the_same,
+    on_cancel_has_an_idempotency_key_of_its_own,
+    an_instance_cancelled_while_it_waits_for_a_slot_does_not_start,
+    a_cancel_of_a_cancelled_ended_or_missing_instance_is_answered,
+    a_cancel_whose_hint_is_lost_still_reaches_the_step,
     a_cancelled_job_is_not_tried_again,
-    a_running_job_is_told,
+    a_cancel_reaches_a_running_job,
     a_cancelled_parent_sees_the_children_it_waited_for,
-    an_operator_who_retries_takes_the_cancel_back,
+    a_retry_by_an_operator_clears_the_cancel,
 );
 
 /// A trip that can be undone.
@@ -49,16 +49,16 @@ struct Trip {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 enum Leg {
-    /// Waits until the test lets it go on, ignores cancels, then this.
+    /// Waits for the test, whether cancelled or not, then does this.
     Hold(Then),
-    /// Waits for a signal, then arrives.
+    /// Waits for a signal. A cancel leads to the cleanup.
     Wait,
     Arrive,
-    /// Undoes two things, waiting for a signal and for a child in between.
+    /// The cleanup: waits for a child, then for a signal, then ends.
     Refund,
     Unbook,
     Gone,
-    /// What it does when it is asked to end.
+    /// This variant and those below wait for a signal. Each answers a cancel in its own way.
     Stubborn,
     Patient,
     Failing,
@@ -90,7 +90,7 @@ impl Machine for Trip {
     type Output = String;
 
     async fn step(&self, leg: Leg, cx: &Context) -> StepResult<Self> {
-        // Made before the test can see that this step runs: what wakes it from then on is heard.
+        // Made before the test can see that this step runs, so that no notification is lost.
         let go_on = self.go_on.notified();
         self.keys.lock().unwrap().push(cx.idempotency_key());
         let reason = cx.cancel_reason().unwrap_or("nobody");
@@ -170,7 +170,9 @@ async fn ended<M: Machine>(engine: &Client, id: Id<M>) -> Instance {
     engine.wait_ended(id, LONG).await.unwrap()
 }
 
-async fn what_waits_for_a_signal_is_woken_and_ends_as_cancelled<S: Store + Inspect + Clone>(
+async fn a_cancel_wakes_an_instance_that_waits_for_a_signal_and_ends_it<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let engine = running(store, Kid::default()).await;
@@ -182,7 +184,7 @@ async fn what_waits_for_a_signal_is_woken_and_ends_as_cancelled<S: Store + Inspe
     let answer = engine.cancel(id, ada()).await.unwrap();
     assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingSignal));
     let Err(WaitError::Ended { status, reason, .. }) = waiting.await.unwrap() else {
-        panic!("it has no output");
+        panic!("a cancelled instance has no output");
     };
     assert_eq!(
         (status, reason.as_deref()),
@@ -192,7 +194,9 @@ async fn what_waits_for_a_signal_is_woken_and_ends_as_cancelled<S: Store + Inspe
     assert_eq!((cancel.reason.as_str(), cancel.answered), (REASON, true));
 }
 
-async fn what_was_not_claimed_yet_ends_without_running_its_step<S: Store + Inspect + Clone>(
+async fn an_instance_cancelled_before_its_claim_ends_without_its_step<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let id = insert(&Client::new(store.clone()), New::<Trip>(Leg::Arrive)).await;
@@ -205,7 +209,7 @@ async fn what_was_not_claimed_yet_ends_without_running_its_step<S: Store + Inspe
     assert_eq!(trip.seen(), [format!("on_cancel arrive true {REASON}")]);
 }
 
-async fn what_starts_later_ends_now<S: Store + Inspect + Clone>(store: S) {
+async fn a_cancelled_instance_with_a_delay_ends_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = traveling(store, &Trip::default()).await;
     let later = New::<Trip>(Leg::Arrive).delay(Duration::from_secs(3600));
     let id = insert(&engine, later).await;
@@ -213,12 +217,17 @@ async fn what_starts_later_ends_now<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
 }
 
-async fn a_running_step_is_told_at_once_and_why<S: Store + Inspect + Clone>(store: S) {
+async fn a_cancel_reaches_a_running_step_at_once_with_its_reason<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let kid = Kid::default();
-    // With the lease as long as it is, only a hint is this fast.
+    // The lease is much longer, so only a hint is this fast.
     let engine = running(store, kid.clone()).await;
     let id = insert(&engine, New::<Kid>(Play::Linger)).await;
-    eventually("it runs", async || !kid.seen.lock().unwrap().is_empty()).await;
+    eventually("the step runs", async || {
+        !kid.seen.lock().unwrap().is_empty()
+    })
+    .await;
     let begun = Instant::now();
     let answer = engine.cancel(id, ada()).await.unwrap();
     assert_eq!(answer, CancelAnswer::Requested(Status::Executing));
@@ -230,7 +239,7 @@ async fn a_running_step_is_told_at_once_and_why<S: Store + Inspect + Clone>(stor
     assert_eq!(*seen, ["linger".to_owned(), format!("cancel: {REASON}")]);
 }
 
-/// Returns what it was told.
+/// Returns the reason of its cancel.
 struct Listener;
 
 #[derive(Serialize, Deserialize)]
@@ -250,10 +259,10 @@ impl Machine for Listener {
     }
 }
 
-async fn what_a_told_step_returns_counts_when_it_is_an_end<S: Store + Inspect + Clone>(store: S) {
+async fn a_cancelled_step_can_end_its_instance_as_done<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Listener).await;
     let id = insert(&engine, New::<Listener>(Listen::On)).await;
-    eventually("it runs", async || {
+    eventually("the step runs", async || {
         engine.get(id).await.unwrap().unwrap().status == Status::Executing
     })
     .await;
@@ -261,7 +270,7 @@ async fn what_a_told_step_returns_counts_when_it_is_an_end<S: Store + Inspect + 
     assert_eq!(engine.wait(id, LONG).await.unwrap(), REASON);
 }
 
-async fn steps_that_undo_run_before_the_end_and_are_not_cancelled_themselves<
+async fn cleanup_steps_after_a_cancel_run_and_are_not_cancelled_themselves<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -270,12 +279,12 @@ async fn steps_that_undo_run_before_the_end_and_are_not_cancelled_themselves<
     let engine = traveling(store, &trip).await;
     let id = parked(&engine, New::<Trip>(Leg::Wait)).await;
     engine.cancel(id, ada()).await.unwrap();
-    eventually("it waits to be unbooked", async || {
+    eventually("the cleanup waits for its signal", async || {
         let stored = engine.get(id).await.unwrap().unwrap();
         stored.status == Status::AwaitingSignal && stored.step == "gone"
     })
     .await;
-    // Asked again, it does what it has decided.
+    // A second cancel changes nothing.
     let answer = engine.cancel(id, Note::by("bob")).await.unwrap();
     assert_eq!(
         answer,
@@ -296,18 +305,14 @@ async fn steps_that_undo_run_before_the_end_and_are_not_cancelled_themselves<
     assert_eq!(trip.seen(), expected);
 }
 
-async fn a_machine_may_go_on_as_if_nothing_had_been_wished<S: Store + Inspect + Clone>(store: S) {
+async fn a_machine_may_go_on_after_a_cancel<S: Store + Inspect + Clone>(store: S) {
     let engine = traveling(store, &Trip::default()).await;
     let id = parked(&engine, New::<Trip>(Leg::Stubborn)).await;
     engine.cancel(id, ada()).await.unwrap();
     assert_eq!(engine.wait(id, LONG).await.unwrap(), "arrived");
 }
 
-async fn a_machine_that_retries_is_asked_again_and_not_before_its_delay<
-    S: Store + Inspect + Clone,
->(
-    store: S,
-) {
+async fn on_cancel_runs_again_after_the_delay_of_its_retry<S: Store + Inspect + Clone>(store: S) {
     let trip = Trip::default();
     let engine = traveling(store, &trip).await;
     let id = parked(&engine, New::<Trip>(Leg::Patient)).await;
@@ -315,14 +320,14 @@ async fn a_machine_that_retries_is_asked_again_and_not_before_its_delay<
     engine.cancel(id, ada()).await.unwrap();
     assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
     assert!(begun.elapsed() >= Duration::from_millis(600));
-    let asked = trip
+    let answers = trip
         .seen()
         .into_iter()
         .filter(|it| it.starts_with("on_cancel"));
-    assert_eq!(asked.count(), 3);
+    assert_eq!(answers.count(), 3);
 }
 
-async fn what_on_cancel_fails_of_goes_to_handle_which_sees_the_cancel<
+async fn failures_of_on_cancel_go_to_on_failure_which_sees_the_cancel<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -341,7 +346,7 @@ async fn what_on_cancel_fails_of_goes_to_handle_which_sees_the_cancel<
     }
 }
 
-/// A trip in its hold, and a client that nobody of its engine hears.
+/// A trip in its step `hold`, and a client whose hints do not reach the engine.
 async fn held<S: Store + Inspect + Clone>(
     store: S,
     then: Then,
@@ -353,9 +358,7 @@ async fn held<S: Store + Inspect + Clone>(
     (trip, engine, Client::new(Through::new(store).mute()), id)
 }
 
-async fn a_cancel_that_a_step_did_not_hear_of_comes_before_the_next_step<
-    S: Store + Inspect + Clone,
->(
+async fn a_cancel_without_its_hint_is_answered_before_the_next_step<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let (trip, engine, silent, id) = held(store, Then::Next).await;
@@ -369,7 +372,7 @@ async fn a_cancel_that_a_step_did_not_hear_of_comes_before_the_next_step<
     assert_eq!(trip.seen(), expected);
 }
 
-async fn a_fan_out_after_a_cancel_starts_nobody<S: Store + Inspect + Clone>(store: S) {
+async fn a_fan_out_after_a_cancel_starts_no_children<S: Store + Inspect + Clone>(store: S) {
     let (trip, engine, silent, id) = held(store, Then::FanOut).await;
     silent.cancel(id, ada()).await.unwrap();
     trip.go_on.notify_one();
@@ -385,10 +388,8 @@ async fn a_retry_after_a_cancel_does_not_wait_for_its_delay<S: Store + Inspect +
     assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
 }
 
-/// What undoes an effect is another effect.
-async fn the_answer_to_a_cancel_has_an_idempotency_key_of_its_own<S: Store + Inspect + Clone>(
-    store: S,
-) {
+/// The cleanup of an effect is another effect.
+async fn on_cancel_has_an_idempotency_key_of_its_own<S: Store + Inspect + Clone>(store: S) {
     let (trip, engine, silent, id) = held(store, Then::Retry).await;
     silent.cancel(id, ada()).await.unwrap();
     trip.go_on.notify_one();
@@ -398,7 +399,9 @@ async fn the_answer_to_a_cancel_has_an_idempotency_key_of_its_own<S: Store + Ins
     assert_eq!(keys[1], format!("{}:cancel", keys[0]));
 }
 
-async fn what_waits_for_a_slot_when_it_is_cancelled_does_not_begin<S: Store + Inspect + Clone>(
+async fn an_instance_cancelled_while_it_waits_for_a_slot_does_not_start<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let trip = Trip::default();
@@ -408,7 +411,7 @@ async fn what_waits_for_a_slot_when_it_is_cancelled_does_not_begin<S: Store + In
     for _ in 0..2 {
         ids.push(insert(&engine, New::<Trip>(Leg::Hold(Then::Next))).await);
     }
-    eventually("two run", async || trip.seen().len() == 2).await;
+    eventually("two steps run", async || trip.seen().len() == 2).await;
     // Both slots are taken, so the third instance is claimed ahead or waits in the queue.
     let last = insert(&engine, New::<Trip>(Leg::Hold(Then::Next))).await;
     engine.cancel(last, ada()).await.unwrap();
@@ -417,51 +420,61 @@ async fn what_waits_for_a_slot_when_it_is_cancelled_does_not_begin<S: Store + In
     for id in ids {
         assert_eq!(engine.wait(id, LONG).await.unwrap(), "arrived");
     }
-    let begun = trip.seen().into_iter().filter(|it| it.starts_with("hold"));
-    assert_eq!(begun.count(), 2);
+    let started = trip.seen().into_iter().filter(|it| it.starts_with("hold"));
+    assert_eq!(started.count(), 2);
 }
 
-async fn asking_again_and_asking_what_has_ended_are_answers<S: Store + Inspect + Clone>(store: S) {
+async fn a_cancel_of_a_cancelled_ended_or_missing_instance_is_answered<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let client = Client::new(store.clone());
     let id = insert(&client, New::<Trip>(Leg::Arrive)).await;
-    let ask = async || client.cancel(id, ada()).await.unwrap();
-    assert_eq!(ask().await, CancelAnswer::Requested(Status::Runnable));
+    let cancel = async || client.cancel(id, ada()).await.unwrap();
+    assert_eq!(cancel().await, CancelAnswer::Requested(Status::Runnable));
     assert_eq!(
-        ask().await,
+        cancel().await,
         CancelAnswer::AlreadyRequested(Status::Runnable)
     );
     let engine = traveling(store, &Trip::default()).await;
     ended(&engine, id).await;
-    assert_eq!(ask().await, CancelAnswer::AlreadyEnded(Status::Cancelled));
-    let nobody = client.cancel(InstanceId(4711), ada()).await.unwrap();
-    assert_eq!(nobody, CancelAnswer::NotFound);
+    assert_eq!(
+        cancel().await,
+        CancelAnswer::AlreadyEnded(Status::Cancelled)
+    );
+    let missing = client.cancel(InstanceId(4711), ada()).await.unwrap();
+    assert_eq!(missing, CancelAnswer::NotFound);
     let recorded = client.operations(Some(id.get())).await.unwrap();
-    assert_eq!(recorded.len(), 1, "only what changed anything");
+    assert_eq!(recorded.len(), 1, "only the first cancel is recorded");
 }
 
-async fn a_cancel_whose_hint_is_lost_is_found_all_the_same<S: Store + Inspect + Clone>(store: S) {
+async fn a_cancel_whose_hint_is_lost_still_reaches_the_step<S: Store + Inspect + Clone>(store: S) {
     let kid = Kid::default();
-    let deaf = Through::new(store.clone()).mute();
-    let builder = Engine::builder(deaf).machine(kid.clone());
+    let mute = Through::new(store.clone()).mute();
+    let builder = Engine::builder(mute).machine(kid.clone());
     let builder = builder
         .queue("default", 2)
         .lease(Duration::from_millis(900));
     let engine = builder.start().await.unwrap();
     let id = insert(&engine, New::<Kid>(Play::Linger)).await;
-    eventually("it runs", async || !kid.seen.lock().unwrap().is_empty()).await;
+    eventually("the step runs", async || {
+        !kid.seen.lock().unwrap().is_empty()
+    })
+    .await;
     Client::new(store).cancel(id, ada()).await.unwrap();
     let cancelled = ended(&engine, id).await;
     assert_eq!(cancelled.last_error.as_deref(), Some(REASON));
 }
 
-/// Fails until it is told that nobody wants it.
+/// Fails, or waits for its cancel.
 struct Errand {
     here: Arc<Notify>,
 }
 
 impl Job for Errand {
     const NAME: &'static str = "errand";
-    /// Whether it waits to be told.
+    /// Whether it waits for its cancel.
     type Args = bool;
     type Output = String;
 
@@ -479,7 +492,7 @@ async fn a_cancelled_job_is_not_tried_again<S: Store + Inspect + Clone>(store: S
     let here = Arc::new(Notify::new());
     let engine = running(store, Errand { here: here.clone() }).await;
     let id = insert(&engine, New::<Errand>(false)).await;
-    eventually("it has failed once", async || {
+    eventually("the job has failed once", async || {
         let stored = engine.get(id).await.unwrap().unwrap();
         (stored.status, stored.attempt) == (Status::Runnable, 1)
     })
@@ -490,7 +503,7 @@ async fn a_cancelled_job_is_not_tried_again<S: Store + Inspect + Clone>(store: S
     assert_eq!(cancelled.last_error.as_deref(), Some(REASON));
 }
 
-async fn a_running_job_is_told<S: Store + Inspect + Clone>(store: S) {
+async fn a_cancel_reaches_a_running_job<S: Store + Inspect + Clone>(store: S) {
     let here = Arc::new(Notify::new());
     let engine = running(store, Errand { here: here.clone() }).await;
     let id = insert(&engine, New::<Errand>(true)).await;
@@ -499,7 +512,7 @@ async fn a_running_job_is_told<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(engine.wait(id, LONG).await.unwrap(), REASON);
 }
 
-/// Says of its children what it sees of them when it is asked to end.
+/// Answers a cancel with the children that it sees.
 struct Host;
 
 #[derive(Serialize, Deserialize)]
@@ -545,7 +558,7 @@ async fn a_cancelled_parent_sees_the_children_it_waited_for<S: Store + Inspect +
     assert_eq!(seen, expected);
 }
 
-async fn an_operator_who_retries_takes_the_cancel_back<S: Store + Inspect + Clone>(store: S) {
+async fn a_retry_by_an_operator_clears_the_cancel<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Kid::default()).await;
     let id = parked(&engine, New::<Kid>(Play::Park(Box::new(Play::Win(3))))).await;
     engine.cancel(id, ada()).await.unwrap();
@@ -555,9 +568,9 @@ async fn an_operator_who_retries_takes_the_cancel_back<S: Store + Inspect + Clon
     assert_eq!(ended(&engine, id).await.cancel, None);
 }
 
-/// Only PostgreSQL tells other nodes; with a lease as long as this nothing else would be in time.
+/// Only PostgreSQL notifies other nodes. The lease is too long for anything else to be in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wished_on_another_node_reaches_the_step_at_once_on_postgresql() {
+async fn cancels_and_terminates_on_another_node_reach_the_step_at_once_on_postgresql() {
     support::on_postgres(async |store| {
         let kid = Kid::default();
         let elsewhere = support::postgres(store.schema()).await;
@@ -566,7 +579,7 @@ async fn what_is_wished_on_another_node_reaches_the_step_at_once_on_postgresql()
         let there = there.start().await.unwrap();
         let lingers = async |times: usize| {
             let id = insert(&here, New::<Kid>(Play::Linger)).await;
-            eventually("it runs", async || {
+            eventually("the step runs", async || {
                 let seen = kid.seen.lock().unwrap();
                 seen.iter().filter(|it| *it == "linger").count() == times
             })
@@ -575,8 +588,8 @@ async fn what_is_wished_on_another_node_reaches_the_step_at_once_on_postgresql()
         };
 
         let (id, begun) = lingers(1).await;
-        // Until both of them listen, nobody hears: asked again, it is told again.
-        eventually("it is cancelled", async || {
+        // Hints are lost until both nodes listen, so the cancel is repeated.
+        eventually("the instance is cancelled", async || {
             let answer = there.cancel(id, ada()).await.unwrap();
             answer == CancelAnswer::AlreadyEnded(Status::Cancelled)
         })
@@ -585,7 +598,7 @@ async fn what_is_wished_on_another_node_reaches_the_step_at_once_on_postgresql()
 
         let (id, begun) = lingers(2).await;
         there.terminate(id, ada()).await.unwrap();
-        eventually("it is dropped", async || {
+        eventually("the step is dropped", async || {
             kid.dropped.load(Ordering::SeqCst) == 1
         })
         .await;

@@ -1,4 +1,4 @@
-//! Payloads that the database never sees: what is encoded, who reads it, and what happens when it cannot be read.
+//! Codecs: which values are encoded, which clients read them, and how changed values are refused.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -19,48 +19,48 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 on_both_databases!(
-    nothing_that_is_encoded_can_be_found_in_the_database,
-    the_machine_and_its_clients_see_what_was_written,
-    a_job_and_its_errors_are_encoded,
-    a_signal_that_starts_its_target_is_encoded_with_it,
-    rows_and_signals_for_transactions_of_ones_own_are_encoded,
-    rows_that_were_encoded_elsewhere_are_refused,
-    who_has_no_codec_sees_what_is_stored_and_does_not_fail,
-    who_has_another_key_is_told_which_one_is_missing,
-    each_of_one_process_reads_with_its_own_codec,
-    keys_are_changed_while_instances_live,
-    an_instance_whose_key_is_not_here_is_left_for_who_has_it,
-    an_engine_without_a_codec_leaves_what_is_encoded_alone,
-    an_engine_without_a_codec_leaves_who_was_sent_something_encoded_alone,
-    an_engine_without_a_codec_leaves_the_parent_of_who_is_encoded_alone,
-    a_signal_whose_key_is_not_here_is_waited_for,
-    a_child_whose_key_is_not_here_is_waited_for,
-    a_changed_state_fails_its_instance_alone_and_a_retry_runs_it_when_it_is_mended,
-    a_state_does_not_pass_for_that_of_another_instance_step_machine_or_kind,
+    the_database_holds_no_encoded_value_in_plain,
+    the_machine_and_clients_with_the_key_read_plain_values,
+    the_arguments_and_errors_of_a_job_are_encoded,
+    signal_or_insert_encodes_the_signal_and_the_instance,
+    prepared_rows_and_signals_are_encoded,
+    rows_encoded_with_another_key_or_for_another_place_are_refused,
+    a_client_without_the_codec_reads_the_encoded_values,
+    a_client_with_another_key_gets_an_error_that_names_the_missing_key,
+    each_client_of_a_process_reads_with_its_own_codec,
+    keys_can_be_rotated_while_instances_live,
+    an_engine_without_the_key_leaves_the_instance_to_one_that_has_it,
+    an_engine_without_a_codec_leaves_encoded_instances_alone,
+    an_engine_without_a_codec_leaves_the_target_of_an_encoded_signal_alone,
+    an_engine_without_a_codec_leaves_the_parent_of_an_encoded_child_alone,
+    an_engine_without_the_key_of_a_signal_leaves_its_target_alone,
+    an_engine_without_the_key_of_a_child_leaves_its_parent_alone,
+    a_changed_state_fails_only_its_instance_which_can_be_restored_and_retried,
+    a_state_moved_to_another_instance_step_machine_or_kind_is_refused,
     a_changed_signal_is_an_error_when_it_is_read,
     a_changed_result_of_a_child_is_an_error_when_it_is_read,
-    a_changed_error_text_says_so,
-    one_changed_instance_does_not_hide_a_page,
-    what_was_plain_before_is_read_as_it_is,
-    what_is_plain_is_refused_where_that_is_asked_for,
-    a_wish_is_stored_as_it_is_and_what_the_machine_says_about_it_is_encoded,
+    a_changed_error_text_is_replaced_by_a_note,
+    a_page_with_a_changed_instance_lists_the_others,
+    plain_values_from_before_the_codec_are_still_read,
+    a_codec_that_requires_encoded_values_refuses_plain_ones,
+    a_cancel_reason_is_stored_in_plain_and_the_error_of_the_end_is_encoded,
     a_state_of_the_largest_size_fits_when_it_is_encoded,
-    what_a_codec_blows_up_is_refused_with_its_encoded_size,
-    a_long_error_is_cut_so_that_it_can_be_read_again,
+    a_value_that_is_too_large_encoded_is_refused_with_its_encoded_size,
+    a_long_error_is_cut_before_it_is_encoded,
     no_plain_value_is_taken_for_an_encoded_one,
-    a_codec_that_does_not_work_costs_time_and_nothing_else,
-    a_recorded_history_is_encoded_and_read_as_it_was,
+    a_codec_that_panics_delays_its_instances_and_loses_nothing,
+    a_recorded_history_is_encoded_and_read_with_the_key,
     events_of_a_history_cannot_be_exchanged_moved_or_renamed,
     inserted_states_cannot_be_exchanged_between_keys,
     states_of_children_cannot_be_exchanged,
     signals_cannot_be_exchanged_between_keys_or_dedup_keys,
-    a_state_does_not_pass_for_one_of_an_earlier_visit_or_version,
+    a_state_of_an_earlier_visit_or_another_version_is_refused,
 );
 
-/// What must not be found.
+/// The text that must not be found in the database.
 const MARK: &str = "4111-1111-1111";
 
-/// Carries what is secret through everything a machine can do.
+/// Carries a secret through everything that a machine can do.
 struct Vault;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -79,9 +79,9 @@ enum Secret {
     Join(String),
     JoinStrictly,
     Grow(usize),
-    /// Waits for a word, again and again.
+    /// Waits for one signal after another, and counts them.
     Count(u32),
-    /// Starts one child for each.
+    /// Starts one child for each text.
     Each(Vec<String>),
 }
 
@@ -256,7 +256,7 @@ async fn state(raw: &Raw, id: impl Into<InstanceId>) -> String {
         .await
 }
 
-/// How it ended badly.
+/// Waits until the instance has failed, and returns its error.
 async fn reason(client: &Client, id: impl Into<InstanceId>) -> String {
     let ended = client.wait_ended(id.into(), LONG).await;
     match ended {
@@ -268,16 +268,16 @@ async fn reason(client: &Client, id: impl Into<InstanceId>) -> String {
     }
 }
 
-async fn nothing_that_is_encoded_can_be_found_in_the_database<S>(store: S, raw: Raw)
+async fn the_database_holds_no_encoded_value_in_plain<S>(store: S, raw: Raw)
 where
     S: Store + Inspect + Clone,
 {
     let engine = engine(store, keys("k1")).await;
-    let told = insert(&engine, secret(Secret::Carry).key("told")).await;
-    engine.wait_settled(told, LONG).await.unwrap();
-    let words = [Vault::key("told").into(), outlast::Target::from(told)];
-    for target in words {
-        // Another name, so that it stays in the inbox.
+    let signalled = insert(&engine, secret(Secret::Carry).key("told")).await;
+    engine.wait_settled(signalled, LONG).await.unwrap();
+    let targets = [Vault::key("told").into(), outlast::Target::from(signalled)];
+    for target in targets {
+        // With another name, so that the signal stays in the inbox.
         let payload = Json::of(MARK).unwrap();
         let signal = NewSignal::new(target, "aside", payload);
         engine.signal_rows(vec![signal]).await.unwrap();
@@ -292,9 +292,9 @@ where
         let id = insert(&engine, secret(step)).await;
         engine.wait_ended(id, LONG).await.unwrap();
     }
-    let waits = insert(&engine, secret(Secret::TryOnce)).await;
-    eventually("it is tried", async || {
-        get(&engine, waits).await.attempt == 1
+    let retried = insert(&engine, secret(Secret::TryOnce)).await;
+    eventually("the first attempt is over", async || {
+        get(&engine, retried).await.attempt == 1
     })
     .await;
     engine
@@ -305,21 +305,24 @@ where
     insert(&engine, later).await;
 
     let parked = raw.everything().await;
-    engine.signal(told, Word(MARK.into())).await.unwrap();
-    engine.wait(told, LONG).await.unwrap();
+    engine.signal(signalled, Word(MARK.into())).await.unwrap();
+    engine.wait(signalled, LONG).await.unwrap();
     engine.shutdown().await;
     let ended = raw.everything().await;
 
     for everything in [parked, ended] {
-        assert!(!everything.contains(MARK), "it can be read");
-        // What may be read is found: this looks at the right place.
+        assert!(
+            !everything.contains(MARK),
+            "the database holds the secret in plain"
+        );
+        // Plain values are found, so the search looks in the right place.
         for readable in ["try_once", "told", "vault", "outlast:encoded"] {
             assert!(everything.contains(readable), "{readable} is not there");
         }
     }
 }
 
-async fn the_machine_and_its_clients_see_what_was_written<S>(store: S, _: Raw)
+async fn the_machine_and_clients_with_the_key_read_plain_values<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -335,21 +338,21 @@ where
         let stopped = insert(client, secret(Secret::Stop)).await;
         let error = client.wait(stopped, LONG).await.unwrap_err();
         assert!(error.to_string().ends_with(MARK), "{error}");
-        for (step, words) in [
+        for (step, expected) in [
             (Secret::Err as fn(String) -> Secret, "handled: 4111"),
             (Secret::Panic, "handled: the step panicked: 4111"),
         ] {
             let id = insert(client, secret(step)).await;
             let reason = reason(client, id).await;
-            assert!(reason.starts_with(words), "{reason}");
+            assert!(reason.starts_with(expected), "{reason}");
         }
-        let told = insert(client, secret(Secret::Carry)).await;
-        let parked = client.wait_settled(told, LONG).await.unwrap();
+        let carried = insert(client, secret(Secret::Carry)).await;
+        let parked = client.wait_settled(carried, LONG).await.unwrap();
         assert_eq!(parked.state.as_str(), format!("{MARK:?}"));
-        client.signal(told, Word(MARK.into())).await.unwrap();
-        let output = client.wait(told, LONG).await.unwrap();
+        client.signal(carried, Word(MARK.into())).await.unwrap();
+        let output = client.wait(carried, LONG).await.unwrap();
         assert_eq!(output, format!("{MARK} {MARK}"));
-        let output = get(client, told).await.result.unwrap();
+        let output = get(client, carried).await.result.unwrap();
         assert_eq!(output.decode::<String>().unwrap().matches(MARK).count(), 2);
 
         let held = insert(client, secret(Secret::Hold)).await;
@@ -377,14 +380,17 @@ where
         }
         let short = Duration::from_millis(1);
         let WaitError::TimedOut(held) = client.wait(held, short).await.unwrap_err() else {
-            panic!("it waits for a word");
+            panic!("the instance waits for a signal");
         };
         assert!(held.state.as_str().contains(MARK));
     }
     engine.shutdown().await;
 }
 
-async fn a_job_and_its_errors_are_encoded<S: Store + Inspect + Clone>(store: S, raw: Raw) {
+async fn the_arguments_and_errors_of_a_job_are_encoded<S: Store + Inspect + Clone>(
+    store: S,
+    raw: Raw,
+) {
     let engine = engine(store, keys("k1")).await;
     let job = insert(&engine, New::<Post>(MARK.to_owned())).await;
     let gave_up = reason(&engine, job).await;
@@ -396,7 +402,7 @@ async fn a_job_and_its_errors_are_encoded<S: Store + Inspect + Clone>(store: S, 
     assert!(!raw.everything().await.contains(MARK));
 }
 
-async fn a_signal_that_starts_its_target_is_encoded_with_it<S>(store: S, raw: Raw)
+async fn signal_or_insert_encodes_the_signal_and_the_instance<S>(store: S, raw: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -425,7 +431,7 @@ where
     engine.shutdown().await;
 }
 
-async fn rows_and_signals_for_transactions_of_ones_own_are_encoded<S>(store: S, raw: Raw)
+async fn prepared_rows_and_signals_are_encoded<S>(store: S, raw: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -441,7 +447,7 @@ where
     let output = engine.wait(Id::<Vault>::of(id), LONG).await.unwrap();
     assert_eq!(output, format!("{MARK} {MARK}"));
 
-    // What was prepared goes the usual way too, and is not encoded twice.
+    // Prepared rows and signals can also be inserted as usual. They are not encoded twice.
     let rows = vec![engine.prepare(secret(Secret::Tell)).unwrap()];
     let id = engine.insert_rows(rows).await.unwrap()[0].new_id().unwrap();
     let output = engine.wait(Id::<Vault>::of(id), LONG).await.unwrap();
@@ -485,7 +491,7 @@ async fn in_a_transaction(raw: &Raw, row: NewInstance, signal: NewSignal) -> Ins
     }
 }
 
-async fn rows_that_were_encoded_elsewhere_are_refused<S>(store: S, _: Raw)
+async fn rows_encoded_with_another_key_or_for_another_place_are_refused<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -500,7 +506,7 @@ where
         "{message}"
     );
 
-    // Moved to another step, it is not what was prepared.
+    // A prepared row that was moved to another step is refused.
     let mut moved = ours.prepare(secret(Secret::Hold)).unwrap();
     moved.step = "tell".into();
     let error = ours.insert_rows(vec![moved]).await.unwrap_err().to_string();
@@ -523,12 +529,12 @@ where
         outlast::Count::Exactly(0)
     );
 
-    // Who has no codec may pass on what others encoded.
+    // A client without a codec may insert rows that others encoded.
     let courier = Client::new(store);
     assert!(courier.insert_rows(vec![row]).await.is_ok());
 }
 
-async fn who_has_no_codec_sees_what_is_stored_and_does_not_fail<S>(store: S, _: Raw)
+async fn a_client_without_the_codec_reads_the_encoded_values<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -552,7 +558,7 @@ where
     assert!(signals[0].payload.as_ref().unwrap().as_encoded().is_some());
     let ended = outsider.wait(stopped, LONG).await.unwrap_err();
     let WaitError::Ended { reason: why, .. } = ended else {
-        panic!("it has ended");
+        panic!("the instance has ended");
     };
     assert!(why.unwrap().starts_with("outlast:encoded:2:i:k1:"));
     let error = outsider.wait(spread, LONG).await.unwrap_err().to_string();
@@ -560,7 +566,7 @@ where
         error.contains("is encoded, and this client has no codec"),
         "{error}"
     );
-    // It may operate all the same.
+    // A client without the codec may still retry an instance.
     let note = Note::by("test");
     assert_eq!(
         outsider.retry(stopped, note).await.unwrap(),
@@ -570,7 +576,7 @@ where
     engine.shutdown().await;
 }
 
-async fn who_has_another_key_is_told_which_one_is_missing<S>(store: S, _: Raw)
+async fn a_client_with_another_key_gets_an_error_that_names_the_missing_key<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -588,7 +594,7 @@ where
         ..ListRequest::default()
     };
     let WaitError::Store(waited) = stranger.wait(spread, LONG).await.unwrap_err() else {
-        panic!("it is the codec's error");
+        panic!("the codec returns an error");
     };
     let errors: [(Error, InstanceId); 5] = [
         (stranger.get(spread).await.unwrap_err(), spread.get()),
@@ -612,16 +618,16 @@ where
     engine.shutdown().await;
 }
 
-/// What runs at once, and ends that are told in memory, are in the form of the database.
-async fn each_of_one_process_reads_with_its_own_codec<S>(store: S, raw: Raw)
+/// Values on the fast path and ends that are published in memory are encoded as in the database.
+async fn each_client_of_a_process_reads_with_its_own_codec<S>(store: S, raw: Raw)
 where
     S: Store + Inspect + Clone,
 {
-    let way = Through::new(store);
-    let engine = engine(way.clone(), keys("k1").and("k2", &key("k2")).unwrap()).await;
-    way.first_looks(1).await;
-    let other = Client::new(way.clone()).codec(keys("k2").and("k1", &key("k1")).unwrap());
-    let without = Client::new(way);
+    let store = Through::new(store);
+    let engine = engine(store.clone(), keys("k1").and("k2", &key("k2")).unwrap()).await;
+    store.first_claims(1).await;
+    let other = Client::new(store.clone()).codec(keys("k2").and("k1", &key("k1")).unwrap());
+    let without = Client::new(store);
 
     // The other client's row takes the engine's fast path, and its end is published.
     let id = insert(&other, secret(Secret::Carry)).await;
@@ -638,7 +644,7 @@ where
     assert!(unread.contains("outlast:encoded:2:i:k1:"), "{unread}");
     assert!(read.ends_with(MARK), "{read}");
 
-    // A plain row of who has no codec runs, and its end is encoded.
+    // A plain row of the client without a codec runs, and its result is encoded.
     let id = insert(&without, New::<Vault>(Secret::Tell("plain".into()))).await;
     let error = without.wait(id, LONG).await.unwrap_err().to_string();
     assert!(error.contains("this client has no codec"), "{error}");
@@ -647,13 +653,13 @@ where
     assert!(!raw.everything().await.contains(MARK));
 }
 
-async fn keys_are_changed_while_instances_live<S: Store + Inspect + Clone>(store: S, raw: Raw) {
+async fn keys_can_be_rotated_while_instances_live<S: Store + Inspect + Clone>(store: S, raw: Raw) {
     let old = engine(store.clone(), keys("old")).await;
     let parked = park(&old).await;
     old.shutdown().await;
     assert!(state(&raw, parked).await.contains("2:i:old:"));
 
-    // First every node can read the new key, then one writes with it.
+    // First every node gets the new key for reading. Then one node writes with it.
     let both = engine(store.clone(), keys("old").and("new", &key("new")).unwrap()).await;
     let new = Client::new(store.clone()).codec(keys("new").and("old", &key("old")).unwrap());
     new.signal(parked, Word(MARK.into())).await.unwrap();
@@ -674,14 +680,14 @@ async fn keys_are_changed_while_instances_live<S: Store + Inspect + Clone>(store
     new.shutdown().await;
 }
 
-/// It is claimed and given back, without a penalty and less and less often.
+/// Checks that the instance is claimed and given back with growing pauses, and without an attempt.
 async fn is_left_alone(client: &Client, id: impl Into<InstanceId>) {
     let id = id.into();
     let mut seen = get(client, id).await.revision.0;
     let mut pauses = Vec::new();
     for _ in 0..2 {
         let mut given_back = None;
-        eventually("it is given back", async || {
+        eventually("the claim is given back", async || {
             let it = get(client, id).await;
             let is_back = it.revision.0 >= seen + 2 && it.status == Status::Runnable;
             given_back = is_back.then_some(it);
@@ -698,14 +704,14 @@ async fn is_left_alone(client: &Client, id: impl Into<InstanceId>) {
     assert!(pauses[1] > pauses[0], "{pauses:?}");
 }
 
-async fn an_instance_whose_key_is_not_here_is_left_for_who_has_it<S>(store: S, _: Raw)
+async fn an_engine_without_the_key_leaves_the_instance_to_one_that_has_it<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
     let behind = engine(Through::new(store.clone()), keys("old")).await;
     let client = Client::new(store.clone()).codec(keys("new").and("old", &key("old")).unwrap());
     let id = insert(&client, secret(Secret::Tell)).await;
-    // Its neighbours run meanwhile.
+    // Other instances run meanwhile.
     let neighbour = async {
         let id = insert(&behind, secret(Secret::Tell)).await;
         assert_eq!(behind.wait(id, LONG).await.unwrap(), MARK);
@@ -718,7 +724,7 @@ where
     ahead.shutdown().await;
 }
 
-async fn an_engine_without_a_codec_leaves_what_is_encoded_alone<S>(store: S, _: Raw)
+async fn an_engine_without_a_codec_leaves_encoded_instances_alone<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -732,7 +738,7 @@ where
     with.shutdown().await;
 }
 
-async fn an_engine_without_a_codec_leaves_who_was_sent_something_encoded_alone<S>(store: S, _: Raw)
+async fn an_engine_without_a_codec_leaves_the_target_of_an_encoded_signal_alone<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -748,8 +754,10 @@ where
     with.shutdown().await;
 }
 
-async fn an_engine_without_a_codec_leaves_the_parent_of_who_is_encoded_alone<S>(store: S, raw: Raw)
-where
+async fn an_engine_without_a_codec_leaves_the_parent_of_an_encoded_child_alone<S>(
+    store: S,
+    raw: Raw,
+) where
     S: Store + Inspect + Clone,
 {
     let (parent, _) = joining(&store, &raw, None, Some(keys("k1"))).await;
@@ -764,7 +772,7 @@ where
     with.shutdown().await;
 }
 
-async fn a_signal_whose_key_is_not_here_is_waited_for<S>(store: S, _: Raw)
+async fn an_engine_without_the_key_of_a_signal_leaves_its_target_alone<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -780,7 +788,7 @@ where
     ahead.shutdown().await;
 }
 
-async fn a_child_whose_key_is_not_here_is_waited_for<S>(store: S, raw: Raw)
+async fn an_engine_without_the_key_of_a_child_leaves_its_parent_alone<S>(store: S, raw: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -799,7 +807,7 @@ where
     ahead.shutdown().await;
 }
 
-/// Starts a child, which waits, and joins it.
+/// The vault in a build that only starts the child. The child waits for a signal.
 struct Parent;
 
 impl Machine for Parent {
@@ -815,7 +823,8 @@ impl Machine for Parent {
     }
 }
 
-/// A parent that waits to join, in a queue nobody works on, and its child, which has ended with the second codec.
+/// A parent that waits for its join in a queue without workers, and its child. The child has ended
+/// on an engine with the second codec.
 async fn joining<S>(
     store: &S,
     raw: &Raw,
@@ -855,7 +864,7 @@ async fn release(raw: &Raw, parent: Id<Vault>) {
     raw.execute(&sql).await;
 }
 
-async fn a_changed_state_fails_its_instance_alone_and_a_retry_runs_it_when_it_is_mended<S>(
+async fn a_changed_state_fails_only_its_instance_which_can_be_restored_and_retried<S>(
     store: S,
     raw: Raw,
 ) where
@@ -877,7 +886,7 @@ async fn a_changed_state_fails_its_instance_alone_and_a_retry_runs_it_when_it_is
     let expected = format!("the state of instance {id} was changed or moved");
     assert!(error.contains(&expected), "{error}");
     let WaitError::Store(error) = engine.wait(id, LONG).await.unwrap_err() else {
-        panic!("it is the codec's error");
+        panic!("the codec returns an error");
     };
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 
@@ -886,12 +895,12 @@ async fn a_changed_state_fails_its_instance_alone_and_a_retry_runs_it_when_it_is
     assert!(reason.contains(&expected), "{reason}");
     let note = Note::by("test");
     assert_eq!(engine.retry(id, note).await.unwrap(), RetryAnswer::Retried);
-    // The signal went with the end.
+    // The end removed the signal.
     assert_eq!(engine.wait(id, LONG).await.unwrap(), MARK);
     engine.shutdown().await;
 }
 
-/// With another bit in the middle.
+/// Changes one character in the middle.
 fn flipped(encoded: &str) -> String {
     let middle = encoded.len() / 2;
     let other = if encoded.as_bytes()[middle] == b'A' {
@@ -902,10 +911,8 @@ fn flipped(encoded: &str) -> String {
     format!("{}{other}{}", &encoded[..middle], &encoded[middle + 1..])
 }
 
-async fn a_state_does_not_pass_for_that_of_another_instance_step_machine_or_kind<S>(
-    store: S,
-    raw: Raw,
-) where
+async fn a_state_moved_to_another_instance_step_machine_or_kind_is_refused<S>(store: S, raw: Raw)
+where
     S: Store + Inspect + Clone,
 {
     let engine = engine(store.clone(), keys("k1")).await;
@@ -916,7 +923,7 @@ async fn a_state_does_not_pass_for_that_of_another_instance_step_machine_or_kind
     let donor = park(&engine).await;
     let done = insert(&engine, secret(Secret::Tell)).await;
     engine.wait(done, LONG).await.unwrap();
-    // As they were inserted, they belong to no instance yet, but to a machine and a step.
+    // An inserted state is not bound to an instance yet, but to a machine and a step.
     let later = |new: New<Page>| new.delay(Duration::from_secs(3600));
     let page = insert(&engine, later(New::<Page>(Leaf::Write(MARK.into())))).await;
     let torn = insert(&engine, later(New::<Page>(Leaf::Tear(MARK.into())))).await;
@@ -959,7 +966,7 @@ async fn a_state_does_not_pass_for_that_of_another_instance_step_machine_or_kind
         .into_iter()
         .chain([twin.get(), torn.get()])
     {
-        // Their states cannot be shown, so who has no codec looks how they ended.
+        // Their states cannot be decoded, so a client without a codec reads how they ended.
         let outsider = Client::new(store.clone());
         let ended = outsider.wait_ended(id, LONG).await.unwrap();
         assert_eq!(ended.status, Status::Failed, "{id}");
@@ -969,7 +976,7 @@ async fn a_state_does_not_pass_for_that_of_another_instance_step_machine_or_kind
             "{error}"
         );
     }
-    // What nobody touched is as it was.
+    // The instances that were not changed end as usual.
     assert_eq!(
         engine.wait(donor, LONG).await.unwrap(),
         format!("{MARK} {MARK}")
@@ -999,7 +1006,7 @@ where
     engine.signal_rows(vec![aside]).await.unwrap();
     engine.signal(unread, Word(MARK.into())).await.unwrap();
     for sql in [
-        // That of another instance, and of another name.
+        // The payload of another instance, and of another signal name.
         format!(
             "update signals set payload = (select payload from signals where target_id = {forged}) where target_id = {moved}"
         ),
@@ -1019,7 +1026,7 @@ where
         assert!(reason.starts_with("handled: signal"), "{reason}");
         assert!(reason.contains("payload was changed or moved"), "{reason}");
     }
-    // Nobody is held up by a signal that is not read.
+    // A changed signal that is not read does not matter.
     assert_eq!(
         engine.wait(unread, LONG).await.unwrap(),
         format!("{MARK} {MARK}")
@@ -1050,7 +1057,10 @@ where
     engine.shutdown().await;
 }
 
-async fn a_changed_error_text_says_so<S: Store + Inspect + Clone>(store: S, raw: Raw) {
+async fn a_changed_error_text_is_replaced_by_a_note<S: Store + Inspect + Clone>(
+    store: S,
+    raw: Raw,
+) {
     let engine = engine(store, keys("k1")).await;
     let ids = [(); 2].map(|()| secret(Secret::Stop));
     let mut stopped = Vec::new();
@@ -1064,16 +1074,16 @@ async fn a_changed_error_text_says_so<S: Store + Inspect + Clone>(store: S, raw:
         "update instances set last_error = (select last_error from instances where id = {one}) where id = {other}"
     );
     raw.execute(&sql).await;
-    let said = reason(&engine, other).await;
+    let replaced = reason(&engine, other).await;
     assert_eq!(
-        said,
+        replaced,
         "(the error text was changed or moved after it was encoded)"
     );
     assert_eq!(reason(&engine, one).await, MARK);
     engine.shutdown().await;
 }
 
-async fn one_changed_instance_does_not_hide_a_page<S>(store: S, raw: Raw)
+async fn a_page_with_a_changed_instance_lists_the_others<S>(store: S, raw: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -1091,13 +1101,13 @@ where
     let listed = engine.list(request).await.unwrap().instances;
     let states: Vec<_> = listed.iter().map(|it| it.state.as_str()).collect();
     assert_eq!(states[1], format!("{MARK:?}"));
-    // It stands there as refused, and never as the value of another.
+    // The changed state is listed in its encoded form, never as the value of another instance.
     assert!(listed[0].state.as_encoded().is_some());
     assert!(listed[0].state.decode::<String>().is_err());
     engine.shutdown().await;
 }
 
-async fn what_was_plain_before_is_read_as_it_is<S>(store: S, raw: Raw)
+async fn plain_values_from_before_the_codec_are_still_read<S>(store: S, raw: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -1131,7 +1141,7 @@ where
     after.shutdown().await;
 }
 
-async fn what_is_plain_is_refused_where_that_is_asked_for<S>(store: S, _: Raw)
+async fn a_codec_that_requires_encoded_values_refuses_plain_ones<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -1147,7 +1157,7 @@ where
     );
     assert!(error.to_string().contains(&expected), "{error}");
 
-    // What has the key is served, and a plain signal to it is not read.
+    // An encoded instance runs, and a plain signal to it is refused.
     let parked = park(&engine).await;
     outsider.signal(parked, Word(MARK.into())).await.unwrap();
     let reason_of_parked = reason(&engine, parked).await;
@@ -1155,13 +1165,13 @@ where
         reason_of_parked.contains("payload is not encoded"),
         "{reason_of_parked}"
     );
-    let told = park(&engine).await;
-    engine.signal(told, Word(MARK.into())).await.unwrap();
+    let signalled = park(&engine).await;
+    engine.signal(signalled, Word(MARK.into())).await.unwrap();
     assert_eq!(
-        engine.wait(told, LONG).await.unwrap(),
+        engine.wait(signalled, LONG).await.unwrap(),
         format!("{MARK} {MARK}")
     );
-    // The store's own words are shown.
+    // Errors that the store writes itself are shown in plain.
     let cancelled = park(&engine).await;
     let note = Note::by("ada").because("wished");
     outsider.terminate(cancelled, note).await.unwrap();
@@ -1170,7 +1180,7 @@ where
     engine.shutdown().await;
 }
 
-async fn a_wish_is_stored_as_it_is_and_what_the_machine_says_about_it_is_encoded<S>(
+async fn a_cancel_reason_is_stored_in_plain_and_the_error_of_the_end_is_encoded<S>(
     store: S,
     raw: Raw,
 ) where
@@ -1178,18 +1188,18 @@ async fn a_wish_is_stored_as_it_is_and_what_the_machine_says_about_it_is_encoded
 {
     let engine = engine(store.clone(), keys("k1")).await;
     let id = park(&engine).await;
-    // The caller need not have the key.
+    // The caller does not need the key.
     let note = Note::by("ada").because("wished");
     Client::new(store).cancel(id, note).await.unwrap();
     let ended = engine.wait_ended(id, LONG).await.unwrap();
     assert_eq!(ended.status, Status::Cancelled);
-    let wished = "cancelled by ada: wished";
-    assert_eq!(ended.last_error.as_deref(), Some(wished));
-    assert_eq!(ended.cancel.unwrap().reason, wished);
+    let expected = "cancelled by ada: wished";
+    assert_eq!(ended.last_error.as_deref(), Some(expected));
+    assert_eq!(ended.cancel.unwrap().reason, expected);
     let stored = |column| format!("select {column} from instances where id = {id}");
-    assert_eq!(raw.text(&stored("cancel_reason")).await, wished);
-    let said = raw.text(&stored("last_error")).await;
-    assert!(!said.contains("wished"), "{said}");
+    assert_eq!(raw.text(&stored("cancel_reason")).await, expected);
+    let last_error = raw.text(&stored("last_error")).await;
+    assert!(!last_error.contains("wished"), "{last_error}");
     engine.shutdown().await;
 }
 
@@ -1197,7 +1207,7 @@ async fn a_state_of_the_largest_size_fits_when_it_is_encoded<S>(store: S, raw: R
 where
     S: Store + Inspect + Clone,
 {
-    // With its two quotes.
+    // The two quotes of the JSON string count too.
     let largest = limits::JSON_BYTES_MAX - 2;
     let engine = engine(store, keys("k1")).await;
     let grown = insert(&engine, New::<Vault>(Secret::Grow(largest))).await;
@@ -1218,7 +1228,7 @@ where
     engine.shutdown().await;
 }
 
-/// Makes a hundred bytes of each, and keeps nothing secret.
+/// A codec that writes every value a hundred times, in plain.
 struct Wasteful;
 
 impl Codec for Wasteful {
@@ -1237,7 +1247,7 @@ impl Codec for Wasteful {
     }
 }
 
-async fn what_a_codec_blows_up_is_refused_with_its_encoded_size<S>(store: S, _: Raw)
+async fn a_value_that_is_too_large_encoded_is_refused_with_its_encoded_size<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -1259,7 +1269,7 @@ where
     engine.shutdown().await;
 }
 
-async fn a_long_error_is_cut_so_that_it_can_be_read_again<S>(store: S, raw: Raw)
+async fn a_long_error_is_cut_before_it_is_encoded<S>(store: S, raw: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -1308,7 +1318,7 @@ where
     let error = without.insert(New::<Any>(Thing::Be(forged.clone()))).await;
     let error = error.unwrap_err().to_string();
     assert!(error.contains("kept for encoded values"), "{error}");
-    // Inside something it is nothing special.
+    // Inside another value the name is allowed.
     let nested = serde_json::json!([forged]);
     let be = insert(&without, New::<Any>(Thing::Be(nested.clone()))).await;
     assert_eq!(without.wait(be, LONG).await.unwrap(), nested);
@@ -1317,7 +1327,7 @@ where
     assert_eq!(reason(&without, said).await, format!(" {text}"));
     without.shutdown().await;
 
-    // With a codec, what was written without one is still plain.
+    // An engine with a codec still reads values that were written without one.
     let with = build(store).codec(keys("k1")).start().await.unwrap();
     assert_eq!(with.wait(be, LONG).await.unwrap(), nested);
     assert_eq!(reason(&with, said).await, format!(" {text}"));
@@ -1326,7 +1336,7 @@ where
     with.shutdown().await;
 }
 
-/// Works, or panics when it is to write.
+/// A codec that panics at every write while it is broken.
 #[derive(Clone)]
 struct Moody {
     keys: Arc<Keyring>,
@@ -1335,7 +1345,7 @@ struct Moody {
 
 impl Codec for Moody {
     fn encode(&self, plain: &[u8], place: &Place<'_>) -> Result<Encoded, CodecError> {
-        assert!(!self.broken.load(Ordering::SeqCst), "out of mood");
+        assert!(!self.broken.load(Ordering::SeqCst), "the codec is broken");
         self.keys.encode(plain, place)
     }
 
@@ -1344,7 +1354,7 @@ impl Codec for Moody {
     }
 }
 
-async fn a_codec_that_does_not_work_costs_time_and_nothing_else<S>(store: S, _: Raw)
+async fn a_codec_that_panics_delays_its_instances_and_loses_nothing<S>(store: S, _: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -1379,20 +1389,20 @@ async fn the_harness_runs_machines_with_a_codec() {
         .unwrap();
     let harness = Harness::on(store.clone(), clock).codec(keys("k1"));
     let mut harness = harness.machine(Vault).build().await.unwrap();
-    let told = insert(&harness, secret(Secret::Carry)).await;
+    let id = insert(&harness, secret(Secret::Carry)).await;
     harness.run().await;
-    harness.expect(told).await.awaits(["word"]);
-    harness.signal(told, Word(MARK.into())).await.unwrap();
-    let tally = harness.run().await;
-    assert_eq!(tally.done, 1);
+    harness.expect(id).await.awaits(["word"]);
+    harness.signal(id, Word(MARK.into())).await.unwrap();
+    let report = harness.run().await;
+    assert_eq!(report.done, 1);
     let output = format!("{MARK} {MARK}");
-    harness.expect(told).await.is_done_with(&output);
-    let stored = Inspect::get(&store, told.get()).await.unwrap().unwrap();
+    harness.expect(id).await.is_done_with(&output);
+    let stored = Inspect::get(&store, id.get()).await.unwrap().unwrap();
     assert!(stored.result.unwrap().as_encoded().is_some());
     assert!(stored.state.as_encoded().is_some());
 }
 
-/// Remembers what it carried.
+/// A machine that records its states.
 struct Diary;
 
 #[derive(Serialize, Deserialize)]
@@ -1416,7 +1426,7 @@ impl Machine for Diary {
     }
 }
 
-async fn a_recorded_history_is_encoded_and_read_as_it_was<S: Store + Inspect + Clone>(
+async fn a_recorded_history_is_encoded_and_read_with_the_key<S: Store + Inspect + Clone>(
     store: S,
     raw: Raw,
 ) {
@@ -1431,23 +1441,23 @@ async fn a_recorded_history_is_encoded_and_read_as_it_was<S: Store + Inspect + C
     engine.wait(id, LONG).await.unwrap_err();
     engine.shutdown().await;
     assert!(!raw.everything().await.contains(MARK));
-    let told = async |client: &Client| {
+    let recorded = async |client: &Client| {
         let events = client.events_of(id.get(), 1).await.unwrap().into_iter();
-        let told = events.map(|it| (it.name, it.data.as_str().to_owned()));
-        told.collect::<Vec<_>>()
+        let events = events.map(|it| (it.name, it.data.as_str().to_owned()));
+        events.collect::<Vec<_>>()
     };
     let written = format!(r#"{{"outcome":"next","to":"close","began":"{MARK}","state":"{MARK}"}}"#);
     let closed = format!(r#"{{"outcome":"fail","error":"{MARK}"}}"#);
     let expected = [("write".to_owned(), written), ("close".to_owned(), closed)];
     let reader = Client::new(store.clone()).codec(keys("a"));
-    assert_eq!(told(&reader).await, expected);
-    // Who has no key sees where it went, and nothing of what it carried.
-    let stranger = told(&Client::new(store)).await;
+    assert_eq!(recorded(&reader).await, expected);
+    // A client without the key reads the names of the steps, and no data.
+    let stranger = recorded(&Client::new(store)).await;
     assert_eq!(stranger[0].0, "write");
     assert!(stranger[0].1.starts_with(r#"{"outlast:encoded":"#));
 }
 
-/// Pays whom its first step names; its second step names somebody else.
+/// Pays the payee that its first step returns. Its second step returns another name.
 struct Purchase;
 
 impl Workflow for Purchase {
@@ -1471,7 +1481,7 @@ impl Workflow for Purchase {
     }
 }
 
-/// A purchase that waits in its second run.
+/// Starts a purchase and waits until it is parked in its second run.
 async fn purchase(engine: &Engine) -> Id<outlast::workflow::Running<Purchase>> {
     let id = engine
         .insert(Run::<Purchase>(()))
@@ -1479,7 +1489,7 @@ async fn purchase(engine: &Engine) -> Id<outlast::workflow::Running<Purchase>> {
         .unwrap()
         .id()
         .unwrap();
-    eventually("it waits in its second run", async || {
+    eventually("the purchase waits in its second run", async || {
         let it = get(engine, id).await;
         it.status == Status::AwaitingSignal && it.run == 2
     })
@@ -1495,7 +1505,7 @@ where
     let keys = keys("k1").require_encoded();
     let engine = builder.codec(keys).start().await.unwrap();
     let untouched = purchase(&engine).await;
-    // Run 2 has: 1 run_started, 2 the payee, 3 the customer, 4 the wait.
+    // The events of run 2 are: 1 run_started, 2 the payee, 3 the customer, 4 the wait.
     let data_of = |id, run, seq| {
         format!(
             "(select data from events where instance_id = {id} and run = {run} and seq = {seq})"
@@ -1555,7 +1565,7 @@ where
     engine.shutdown().await;
 }
 
-/// Fails since its state was changed.
+/// Checks that the instance has failed because its state was changed.
 async fn is_refused(store: &(impl Store + Inspect + Clone), id: InstanceId, why: &str) {
     let outsider = Client::new(store.clone());
     let ended = outsider.wait_ended(id, LONG).await.unwrap();
@@ -1611,7 +1621,7 @@ where
         let mine = engine.children(parent.get()).await.unwrap();
         children.push(mine.iter().map(|child| child.id).collect::<Vec<_>>());
     }
-    // Of two siblings, and of two parents at the same position.
+    // Two siblings, and two children at the same position of two parents.
     let siblings = [children[0][0], children[0][1]];
     let cousins = [children[1][0], children[2][0]];
     for pair in [siblings, cousins] {
@@ -1659,7 +1669,7 @@ where
     exchange(&raw, "signals", "payload", rows).await;
     let rows = ["a", "b"].map(|key| format!("dedup_key = '{key}'"));
     exchange(&raw, "signals", "payload", rows).await;
-    // The rows are read by a client as they are by an engine.
+    // A client refuses the same signals as an engine.
     for (id, is_readable) in [
         (ids[0], false),
         (ids[1], false),
@@ -1690,7 +1700,7 @@ where
     engine.shutdown().await;
 }
 
-async fn a_state_does_not_pass_for_one_of_an_earlier_visit_or_version<S>(store: S, raw: Raw)
+async fn a_state_of_an_earlier_visit_or_another_version_is_refused<S>(store: S, raw: Raw)
 where
     S: Store + Inspect + Clone,
 {
@@ -1701,7 +1711,7 @@ where
         id
     };
     let counts = async |id: Id<Vault>, expected: &str| {
-        eventually("it has counted on", async || {
+        eventually("the instance has counted on", async || {
             let it = get(&engine, id).await;
             it.status == Status::AwaitingSignal && it.state.as_str() == expected
         })

@@ -1,4 +1,4 @@
-//! What a step can see of its instance, and the key for effects that must not happen twice.
+//! The context of a step: the fields of its instance, its inbox, and its idempotency key.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 on_both_stores!(
-    a_step_sees_what_its_instance_is,
-    an_instance_without_keys_shows_none,
-    a_step_sees_its_inbox_with_what_every_message_carries,
-    a_client_of_a_step_belongs_to_its_trace,
-    a_step_sees_that_its_claim_is_not_its_own_any_more,
+    a_step_sees_the_fields_of_its_instance,
+    a_step_of_an_instance_without_keys_sees_none,
+    a_step_sees_the_payloads_and_dedup_keys_of_its_inbox,
+    an_insert_by_a_step_belongs_to_the_trace_of_the_step,
+    a_step_sees_that_its_claim_is_lost,
     a_step_sees_that_the_engine_is_stopping,
     the_idempotency_key_is_the_same_over_retries,
     the_idempotency_key_differs_on_the_next_visit_of_the_step,
@@ -23,7 +23,7 @@ on_both_stores!(
     the_idempotency_key_differs_from_instance_to_instance,
 );
 
-/// Tells what it sees.
+/// Returns what its context shows.
 #[derive(Clone, Default)]
 struct Witness {
     keys: Arc<Mutex<Vec<String>>>,
@@ -131,19 +131,19 @@ impl Machine for Witness {
     }
 }
 
-/// As a long step would look now and then.
+/// Polls, as a long step would do from time to time.
 async fn until(noticed: impl Fn() -> bool) {
     while !noticed() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// So long does a step wait whose worker died.
+/// How long the step of a dead worker waits for another worker.
 const LEASE: Duration = Duration::from_millis(300);
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-async fn a_step_sees_what_its_instance_is<S: Store + Inspect + Clone>(store: S) {
+async fn a_step_sees_the_fields_of_its_instance<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Witness::default()).await;
     let new = New::<Witness>(See::All)
         .key("case:1")
@@ -173,7 +173,7 @@ async fn a_step_sees_what_its_instance_is<S: Store + Inspect + Clone>(store: S) 
     assert_eq!(seen, expected);
 }
 
-async fn an_instance_without_keys_shows_none<S: Store + Inspect + Clone>(store: S) {
+async fn a_step_of_an_instance_without_keys_sees_none<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Witness::default()).await;
     let id = insert::<Witness>(&engine, New(See::All)).await;
     let seen = engine.wait(id, LONG).await.unwrap();
@@ -181,12 +181,12 @@ async fn an_instance_without_keys_shows_none<S: Store + Inspect + Clone>(store: 
         (&seen["key"], &seen["partition_key"]),
         (&Value::Null, &Value::Null)
     );
-    // Nobody brought a trace, so it has one of its own.
+    // Without a trace of the caller, the instance gets a new one.
     let trace = seen["trace"].as_str().unwrap();
     assert_eq!((trace.len(), &trace[..3]), (TRACE.len(), "00-"));
 }
 
-async fn a_step_sees_its_inbox_with_what_every_message_carries<S: Store + Inspect + Clone>(
+async fn a_step_sees_the_payloads_and_dedup_keys_of_its_inbox<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let client = Client::new(store.clone());
@@ -201,7 +201,9 @@ async fn a_step_sees_its_inbox_with_what_every_message_carries<S: Store + Inspec
     assert_eq!(seen, json!({ "inbox": expected, "awaited": 1 }));
 }
 
-async fn a_client_of_a_step_belongs_to_its_trace<S: Store + Inspect + Clone>(store: S) {
+async fn an_insert_by_a_step_belongs_to_the_trace_of_the_step<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store, Witness::default()).await;
     let id = insert(&engine, New::<Witness>(See::Insert).trace(TRACE)).await;
     let seen = engine.wait(id, LONG).await.unwrap();
@@ -210,16 +212,15 @@ async fn a_client_of_a_step_belongs_to_its_trace<S: Store + Inspect + Clone>(sto
     assert_eq!(other.trace.as_deref(), Some(TRACE));
 }
 
-async fn a_step_sees_that_its_claim_is_not_its_own_any_more<S: Store + Inspect + Clone>(store: S) {
+async fn a_step_sees_that_its_claim_is_lost<S: Store + Inspect + Clone>(store: S) {
     let witness = Witness::default();
     let builder = Engine::builder(store.clone()).machine(witness.clone());
     let builder = builder.queue("default", 2).lease(LEASE);
-    // Nobody but the test returns what the dead leave behind.
+    // Without maintenance, only the test reaps the worker.
     let engine = builder.roles(Roles::WORKER).start().await.unwrap();
     let id = insert::<Witness>(&engine, New(See::Losing)).await;
     witness.here.notified().await;
-    // Somebody takes the worker for dead. A heartbeat or a claim of it that is under way keeps the reaper off: then
-    // it comes again.
+    // The test reaps the worker. A heartbeat or a claim under way can prevent that, so it repeats.
     let worker = engine.workers().await.unwrap()[0].id;
     let request = outlast_core::ReapRequest {
         crashes_max: 10,
@@ -234,7 +235,7 @@ async fn a_step_sees_that_its_claim_is_not_its_own_any_more<S: Store + Inspect +
     };
     assert_eq!(returned, [id.get()]);
     witness.noticed.notified().await;
-    // It is somebody new now, and runs the step again; what the first run said is dropped.
+    // The engine registers a new worker and runs the step again. The first outcome is dropped.
     assert_eq!(engine.wait(id, LONG).await.unwrap(), false);
     let workers = engine.workers().await.unwrap();
     assert!(workers.iter().all(|known| known.id != worker));
@@ -261,7 +262,7 @@ async fn the_idempotency_key_is_the_same_over_retries<S: Store + Inspect + Clone
     assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
 }
 
-/// A worker on a handle of its own dies in the middle of a step, and another one takes over.
+/// A worker with its own store dies in the middle of a step, and another worker takes over.
 async fn the_key_survives(doomed: impl Store + Inspect, store: impl Store + Inspect + Clone) {
     let witness = Witness::default();
     let id = insert::<Witness>(&Client::new(store.clone()), New(See::Hold)).await;
@@ -271,7 +272,7 @@ async fn the_key_survives(doomed: impl Store + Inspect, store: impl Store + Insp
         .build()
         .unwrap();
     let engine = process.spawn(with_a_short_lease(doomed, witness.clone()));
-    // An engine that is dropped gives its claims back; a process that is killed drops nothing.
+    // An engine that is dropped gives its claims back, but a killed process drops nothing.
     std::mem::forget(engine.await.unwrap());
     witness.here.notified().await;
     process.shutdown_background();

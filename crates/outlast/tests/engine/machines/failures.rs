@@ -1,4 +1,4 @@
-//! Steps that have no outcome of their own: who decides, with what in hand, and how it ends.
+//! Steps without an outcome: what `on_failure` gets, what it decides, and how the instance ends.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -12,40 +12,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 on_both_stores!(
-    handle_decides_after_an_error,
-    an_error_is_told_with_its_causes,
-    handle_decides_after_a_panic,
-    handle_decides_after_a_timeout_and_the_step_is_dropped,
-    handle_decides_when_a_state_has_keys_that_are_no_text,
-    handle_decides_when_a_state_holds_a_nul,
-    handle_decides_when_a_state_is_too_deep,
-    handle_decides_when_a_state_is_too_large,
-    handle_decides_when_an_output_cannot_be_written,
-    handle_decides_when_encoding_panics,
-    handle_decides_when_a_retry_carries_a_state_of_another_step,
-    handle_decides_when_a_wait_is_longer_than_anything_is_stored,
-    handle_decides_when_a_wait_would_never_end,
-    handle_decides_when_a_child_cannot_be_started,
-    handle_decides_when_the_database_refuses_an_outcome,
-    an_instance_fails_with_the_reason_when_the_database_refuses_what_handle_said,
-    handle_decides_when_a_signal_does_not_read,
-    handle_has_the_state_and_the_attempt_of_the_step,
-    a_handle_that_fails_ends_it_with_both_reasons,
-    a_handle_that_panics_ends_it_with_both_reasons,
-    a_handle_that_takes_too_long_ends_it_with_both_reasons,
-    a_handle_whose_outcome_cannot_be_stored_ends_it_with_both_reasons,
-    a_fatal_error_stops_without_asking_handle,
-    a_machine_without_handle_stops,
-    a_reason_that_no_database_holds_is_cleaned_and_kept,
-    a_failure_leaves_its_neighbours_alone,
-    a_state_that_does_not_decode_fails_with_its_reason_and_runs_when_it_does,
+    on_failure_decides_after_an_error,
+    on_failure_gets_an_error_with_its_causes,
+    on_failure_decides_after_a_panic,
+    on_failure_decides_after_a_timeout_and_the_step_is_dropped,
+    on_failure_decides_when_a_state_has_keys_that_are_not_strings,
+    on_failure_decides_when_a_state_holds_a_nul,
+    on_failure_decides_when_a_state_is_too_deep,
+    on_failure_decides_when_a_state_is_too_large,
+    on_failure_decides_when_an_output_cannot_be_stored,
+    on_failure_decides_when_serializing_a_state_panics,
+    on_failure_decides_when_a_retry_carries_a_state_of_another_step,
+    on_failure_decides_when_a_wait_is_longer_than_ten_years,
+    on_failure_decides_when_a_wait_would_never_end,
+    on_failure_decides_when_a_child_cannot_be_started,
+    on_failure_decides_when_the_database_refuses_an_outcome,
+    an_instance_fails_when_the_database_refuses_the_outcome_of_on_failure,
+    on_failure_decides_when_a_signal_does_not_decode,
+    on_failure_gets_the_state_and_the_attempt_of_the_step,
+    an_on_failure_that_fails_ends_the_instance_with_both_reasons,
+    an_on_failure_that_panics_ends_the_instance_with_both_reasons,
+    an_on_failure_that_times_out_ends_the_instance_with_both_reasons,
+    an_unstorable_outcome_of_on_failure_ends_the_instance_with_both_reasons,
+    a_fatal_error_fails_the_instance_without_on_failure,
+    a_machine_without_on_failure_fails_its_instances,
+    a_reason_that_cannot_be_stored_is_cleaned_and_cut,
+    a_failure_does_not_affect_other_instances,
+    a_state_that_does_not_decode_fails_and_runs_in_a_build_that_decodes_it,
 );
 
-/// Does what it is told, mostly wrong, and tells what `on_failure` was given.
+/// Fails in the way that its state says, and returns what `on_failure` was given.
 #[derive(Default)]
 struct Fragile {
     dropped: Arc<AtomicU32>,
-    asked: Arc<AtomicU32>,
+    handled_failures: Arc<AtomicU32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -73,13 +73,13 @@ enum Deed {
     Heard,
     FailOnce { number: u32 },
     Fatal,
-    Then { handle: Handle, text: String },
-    Handled(Told),
+    Then { then: OnFailure, text: String },
+    Handled(Report),
 }
 
 /// What `on_failure` is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-enum Handle {
+enum OnFailure {
     Fail,
     Panic,
     Hang,
@@ -88,7 +88,7 @@ enum Handle {
 
 /// What `on_failure` was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Told {
+struct Report {
     kind: String,
     text: String,
 }
@@ -120,7 +120,7 @@ struct Charge(#[source] Connect);
 #[error("connect")]
 struct Connect(#[source] std::io::Error);
 
-/// Counts that it is gone.
+/// Counts its drops.
 struct Guard(Arc<AtomicU32>);
 
 impl Drop for Guard {
@@ -133,7 +133,7 @@ impl Machine for Fragile {
     const NAME: &'static str = "fragile";
     const STEP_TIMEOUT: Duration = Duration::from_millis(300);
     type State = Deed;
-    type Output = Told;
+    type Output = Report;
 
     async fn step(&self, deed: Deed, cx: &Context) -> StepResult<Self> {
         Ok(match deed {
@@ -148,7 +148,7 @@ impl Machine for Fragile {
             Deed::Nul => Outcome::next(Deed::Say("a\0b".to_owned())),
             Deed::Deep => Outcome::next(Deed::Holding(nested(limits::JSON_DEPTH_MAX + 1))),
             Deed::Large => Outcome::next(Deed::Say("x".repeat(limits::JSON_BYTES_MAX))),
-            Deed::BadOutput => Outcome::done(told("\0", "")),
+            Deed::BadOutput => Outcome::done(report("\0", "")),
             Deed::PanicWhileWritten => Outcome::next(Deed::Mined(Mine)),
             Deed::RetryElsewhere => Outcome::retry_with(Deed::Fail, Duration::ZERO, "elsewhere"),
             Deed::SleepForAges => sleep(limits::DELAY_MAX * 2).then(Deed::Fail),
@@ -160,15 +160,15 @@ impl Machine for Fragile {
             Deed::Listen => wait_for([Number::NAME]).then(Deed::Heard),
             Deed::Heard => {
                 let heard = cx.received::<Number>()?;
-                Outcome::done(told("heard", heard.map_or(0, |number| number.0)))
+                Outcome::done(report("heard", heard.map_or(0, |number| number.0)))
             }
             Deed::FailOnce { number } if cx.attempt() == 0 => {
                 return Err(StepError::new(format!("number {number}")));
             }
-            Deed::FailOnce { number } => Outcome::done(told("retried", number)),
+            Deed::FailOnce { number } => Outcome::done(report("retried", number)),
             Deed::Fatal => return Err(StepError::fatal("beyond help")),
             Deed::Then { text, .. } => return Err(StepError::new(text)),
-            Deed::Handled(told) => Outcome::done(told),
+            Deed::Handled(report) => Outcome::done(report),
             Deed::Keyed(_) | Deed::Say(_) | Deed::Holding(_) | Deed::Mined(_) => {
                 unreachable!("none of these can be stored")
             }
@@ -176,27 +176,27 @@ impl Machine for Fragile {
     }
 
     async fn on_failure(&self, deed: Deed, failure: Failure, cx: &Context) -> StepResult<Self> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.handled_failures.fetch_add(1, Ordering::SeqCst);
         if let Deed::FailOnce { number } = deed {
             let state = Deed::FailOnce { number: number + 1 };
             let error = format!("{failure} at {}", cx.attempt());
             return Ok(Outcome::retry_with(state, Duration::ZERO, error));
         }
-        let Deed::Then { handle, .. } = deed else {
-            let told = told(failure.kind(), &failure);
-            return Ok(Outcome::next(Deed::Handled(told)));
+        let Deed::Then { then, .. } = deed else {
+            let report = report(failure.kind(), &failure);
+            return Ok(Outcome::next(Deed::Handled(report)));
         };
-        match handle {
-            Handle::Fail => Err(StepError::new("and no way back")),
-            Handle::Panic => panic!("and panicked"),
-            Handle::Hang => std::future::pending().await,
-            Handle::Nul => Ok(Outcome::next(Deed::Say("\0".to_owned()))),
+        match then {
+            OnFailure::Fail => Err(StepError::new("and no way back")),
+            OnFailure::Panic => panic!("and panicked"),
+            OnFailure::Hang => std::future::pending().await,
+            OnFailure::Nul => Ok(Outcome::next(Deed::Say("\0".to_owned()))),
         }
     }
 }
 
-fn told(kind: &str, text: impl ToString) -> Told {
-    Told {
+fn report(kind: &str, text: impl ToString) -> Report {
+    Report {
         kind: kind.to_owned(),
         text: text.to_string(),
     }
@@ -206,8 +206,8 @@ fn nested(depth: usize) -> serde_json::Value {
     (0..depth).fold(serde_json::Value::Null, |inner, _| vec![inner].into())
 }
 
-/// What `on_failure` was told about this deed.
-async fn handled(store: impl Store + Inspect, deed: Deed) -> Told {
+/// What `on_failure` was given for this deed.
+async fn handled(store: impl Store + Inspect, deed: Deed) -> Report {
     let engine = running(store, Fragile::default()).await;
     let id = insert::<Fragile>(&engine, New(deed)).await;
     engine.wait(id, LONG).await.unwrap()
@@ -221,29 +221,29 @@ async fn ended(store: impl Store + Inspect, deed: Deed) -> Instance {
 }
 
 #[track_caller]
-fn assert_outcome(told: &Told, part: &str) {
-    assert_eq!(told.kind, "outcome", "{told:?}");
-    assert!(told.text.contains("cannot be stored"), "{told:?}");
-    assert!(told.text.contains(part), "{told:?}");
+fn assert_outcome(report: &Report, part: &str) {
+    assert_eq!(report.kind, "outcome", "{report:?}");
+    assert!(report.text.contains("cannot be stored"), "{report:?}");
+    assert!(report.text.contains(part), "{report:?}");
 }
 
-async fn handle_decides_after_an_error<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_decides_after_an_error<S: Store + Inspect + Clone>(store: S) {
     let handled = handled(store, Deed::Fail).await;
-    assert_eq!(handled, told("error", "no such road"));
+    assert_eq!(handled, report("error", "no such road"));
 }
 
-async fn an_error_is_told_with_its_causes<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_gets_an_error_with_its_causes<S: Store + Inspect + Clone>(store: S) {
     let handled = handled(store, Deed::FailDeep).await;
-    assert_eq!(handled, told("error", "charge: connect: refused"));
+    assert_eq!(handled, report("error", "charge: connect: refused"));
 }
 
-async fn handle_decides_after_a_panic<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_decides_after_a_panic<S: Store + Inspect + Clone>(store: S) {
     let handled = handled(store, Deed::Panic).await;
     let expected = "the step panicked: step panic went wrong";
-    assert_eq!(handled, told("panic", expected));
+    assert_eq!(handled, report("panic", expected));
 }
 
-async fn handle_decides_after_a_timeout_and_the_step_is_dropped<S: Store + Inspect + Clone>(
+async fn on_failure_decides_after_a_timeout_and_the_step_is_dropped<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let machine = Fragile::default();
@@ -251,65 +251,70 @@ async fn handle_decides_after_a_timeout_and_the_step_is_dropped<S: Store + Inspe
     let engine = running(store, machine).await;
     let id = insert::<Fragile>(&engine, New(Deed::Hang)).await;
     let handled = engine.wait(id, LONG).await.unwrap();
-    assert_eq!(handled, told("timeout", "the step took longer than 300ms"));
+    assert_eq!(
+        handled,
+        report("timeout", "the step took longer than 300ms")
+    );
     assert_eq!(dropped.load(Ordering::SeqCst), 1);
 }
 
-async fn handle_decides_when_a_state_has_keys_that_are_no_text<S: Store + Inspect + Clone>(
+async fn on_failure_decides_when_a_state_has_keys_that_are_not_strings<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     assert_outcome(&handled(store, Deed::Pairs).await, "key must be a string");
 }
 
-async fn handle_decides_when_a_state_holds_a_nul<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_decides_when_a_state_holds_a_nul<S: Store + Inspect + Clone>(store: S) {
     assert_outcome(&handled(store, Deed::Nul).await, "\\u0000");
 }
 
-async fn handle_decides_when_a_state_is_too_deep<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_decides_when_a_state_is_too_deep<S: Store + Inspect + Clone>(store: S) {
     assert_outcome(&handled(store, Deed::Deep).await, "levels deep");
 }
 
-async fn handle_decides_when_a_state_is_too_large<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_decides_when_a_state_is_too_large<S: Store + Inspect + Clone>(store: S) {
     assert_outcome(
         &handled(store, Deed::Large).await,
         "keep large things elsewhere",
     );
 }
 
-async fn handle_decides_when_an_output_cannot_be_written<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_decides_when_an_output_cannot_be_stored<S: Store + Inspect + Clone>(store: S) {
     let handled = handled(store, Deed::BadOutput).await;
     assert_outcome(&handled, "\\u0000");
     assert_outcome(&handled, "output");
 }
 
-async fn handle_decides_when_encoding_panics<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_decides_when_serializing_a_state_panics<S: Store + Inspect + Clone>(store: S) {
     let handled = handled(store, Deed::PanicWhileWritten).await;
     assert_eq!(
         handled,
-        told("panic", "the step panicked: the mine went off")
+        report("panic", "the step panicked: the mine went off")
     );
 }
 
-async fn handle_decides_when_a_retry_carries_a_state_of_another_step<S: Store + Inspect + Clone>(
+async fn on_failure_decides_when_a_retry_carries_a_state_of_another_step<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let handled = handled(store, Deed::RetryElsewhere).await;
     assert_outcome(&handled, "use Outcome::next");
 }
 
-async fn handle_decides_when_a_wait_is_longer_than_anything_is_stored<
-    S: Store + Inspect + Clone,
->(
+async fn on_failure_decides_when_a_wait_is_longer_than_ten_years<S: Store + Inspect + Clone>(
     store: S,
 ) {
     assert_outcome(&handled(store, Deed::SleepForAges).await, "ten years");
 }
 
-async fn handle_decides_when_a_wait_would_never_end<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_decides_when_a_wait_would_never_end<S: Store + Inspect + Clone>(store: S) {
     assert_outcome(&handled(store, Deed::WaitForNothing).await, "timeout");
 }
 
-async fn handle_decides_when_a_child_cannot_be_started<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_decides_when_a_child_cannot_be_started<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Fragile::default()).await;
     let id = insert::<Fragile>(&engine, New(Deed::BadChild)).await;
     let handled = engine.wait(id, LONG).await.unwrap();
@@ -317,8 +322,10 @@ async fn handle_decides_when_a_child_cannot_be_started<S: Store + Inspect + Clon
     assert!(engine.children(id.get()).await.unwrap().is_empty());
 }
 
-/// What no check of ours foresees: a trigger, a constraint of somebody else.
-async fn handle_decides_when_the_database_refuses_an_outcome<S: Store + Inspect + Clone>(store: S) {
+/// No check of the engine foresees a trigger or a constraint of another owner.
+async fn on_failure_decides_when_the_database_refuses_an_outcome<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let parks = |commit: &Commit| matches!(commit.outcome, outlast_core::Outcome::Wait { .. });
     let store = Through::new(store).rejecting(parks);
     assert_outcome(
@@ -327,7 +334,7 @@ async fn handle_decides_when_the_database_refuses_an_outcome<S: Store + Inspect 
     );
 }
 
-async fn an_instance_fails_with_the_reason_when_the_database_refuses_what_handle_said<S>(store: S)
+async fn an_instance_fails_when_the_database_refuses_the_outcome_of_on_failure<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -340,7 +347,7 @@ where
     assert!(reason.contains("is refused by the test"), "{reason}");
 }
 
-async fn handle_decides_when_a_signal_does_not_read<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_decides_when_a_signal_does_not_decode<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Fragile::default()).await;
     let id = insert::<Fragile>(&engine, New(Deed::Listen)).await;
     let signal = outlast::NewSignal::new(id.into(), Number::NAME, Json::of("seven").unwrap());
@@ -351,20 +358,22 @@ async fn handle_decides_when_a_signal_does_not_read<S: Store + Inspect + Clone>(
     assert!(handled.text.contains("does not decode"), "{handled:?}");
 }
 
-async fn handle_has_the_state_and_the_attempt_of_the_step<S: Store + Inspect + Clone>(store: S) {
+async fn on_failure_gets_the_state_and_the_attempt_of_the_step<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let machine = Fragile::default();
-    let asked = machine.asked.clone();
+    let handled_failures = machine.handled_failures.clone();
     let engine = running(store, machine).await;
     let id = insert::<Fragile>(&engine, New(Deed::FailOnce { number: 6 })).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), told("retried", 7));
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(engine.wait(id, LONG).await.unwrap(), report("retried", 7));
+    assert_eq!(handled_failures.load(Ordering::SeqCst), 1);
     let ended = engine.get(id).await.unwrap().unwrap();
     assert_eq!(ended.attempt, 1);
 }
 
-async fn ends_with_both<S: Store + Inspect>(store: S, handle: Handle, second: &str) {
+async fn ends_with_both<S: Store + Inspect>(store: S, then: OnFailure, second: &str) {
     let text = "lost".to_owned();
-    let ended = ended(store, Deed::Then { handle, text }).await;
+    let ended = ended(store, Deed::Then { then, text }).await;
     assert_eq!(ended.status, Status::Failed);
     let reason = ended.last_error.unwrap();
     assert!(
@@ -374,40 +383,50 @@ async fn ends_with_both<S: Store + Inspect>(store: S, handle: Handle, second: &s
     assert!(reason.contains(second), "{reason}");
 }
 
-async fn a_handle_that_fails_ends_it_with_both_reasons<S: Store + Inspect + Clone>(store: S) {
-    ends_with_both(store, Handle::Fail, "and no way back").await;
-}
-
-async fn a_handle_that_panics_ends_it_with_both_reasons<S: Store + Inspect + Clone>(store: S) {
-    ends_with_both(store, Handle::Panic, "and panicked").await;
-}
-
-async fn a_handle_that_takes_too_long_ends_it_with_both_reasons<S: Store + Inspect + Clone>(
-    store: S,
-) {
-    ends_with_both(store, Handle::Hang, "longer than 300ms").await;
-}
-
-async fn a_handle_whose_outcome_cannot_be_stored_ends_it_with_both_reasons<
+async fn an_on_failure_that_fails_ends_the_instance_with_both_reasons<
     S: Store + Inspect + Clone,
 >(
     store: S,
 ) {
-    ends_with_both(store, Handle::Nul, "\\u0000").await;
+    ends_with_both(store, OnFailure::Fail, "and no way back").await;
 }
 
-async fn a_fatal_error_stops_without_asking_handle<S: Store + Inspect + Clone>(store: S) {
+async fn an_on_failure_that_panics_ends_the_instance_with_both_reasons<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    ends_with_both(store, OnFailure::Panic, "and panicked").await;
+}
+
+async fn an_on_failure_that_times_out_ends_the_instance_with_both_reasons<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    ends_with_both(store, OnFailure::Hang, "longer than 300ms").await;
+}
+
+async fn an_unstorable_outcome_of_on_failure_ends_the_instance_with_both_reasons<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    ends_with_both(store, OnFailure::Nul, "\\u0000").await;
+}
+
+async fn a_fatal_error_fails_the_instance_without_on_failure<S: Store + Inspect + Clone>(store: S) {
     let machine = Fragile::default();
-    let asked = machine.asked.clone();
+    let handled_failures = machine.handled_failures.clone();
     let engine = running(store, machine).await;
     let id = insert::<Fragile>(&engine, New(Deed::Fatal)).await;
     let ended = engine.wait_ended(id, LONG).await.unwrap();
     assert_eq!(ended.status, Status::Failed);
     assert_eq!(ended.last_error.as_deref(), Some("beyond help"));
-    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    assert_eq!(handled_failures.load(Ordering::SeqCst), 0);
 }
 
-/// Says nothing about failures.
+/// A machine without `on_failure`.
 struct Plain;
 
 #[derive(Serialize, Deserialize)]
@@ -435,7 +454,7 @@ impl Machine for Plain {
     }
 }
 
-async fn a_machine_without_handle_stops<S: Store + Inspect + Clone>(store: S) {
+async fn a_machine_without_on_failure_fails_its_instances<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Plain).await;
     let failed = insert::<Plain>(&engine, New(Act::Fail("no way".to_owned()))).await;
     let panicked = insert::<Plain>(&engine, New(Act::Panic)).await;
@@ -447,7 +466,7 @@ async fn a_machine_without_handle_stops<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(reason, "the step panicked: a value that is no text");
 }
 
-async fn a_reason_that_no_database_holds_is_cleaned_and_kept<S: Store + Inspect + Clone>(store: S) {
+async fn a_reason_that_cannot_be_stored_is_cleaned_and_cut<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Plain).await;
     let id = insert::<Plain>(&engine, New(Act::FailAtLength)).await;
     let ended = engine.wait_ended(id, LONG).await.unwrap();
@@ -456,13 +475,13 @@ async fn a_reason_that_no_database_holds_is_cleaned_and_kept<S: Store + Inspect 
     assert!(kept.starts_with("a\u{fffd}bx") && kept.ends_with("(cut)"));
 }
 
-async fn a_failure_leaves_its_neighbours_alone<S: Store + Inspect + Clone>(store: S) {
+async fn a_failure_does_not_affect_other_instances<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Fragile::default()).await;
     let deeds = (0..30).map(|n| {
         New::<Fragile>(match n % 3 {
             0 => Deed::Panic,
             1 => Deed::Fatal,
-            _ => Deed::Handled(told("fine", n)),
+            _ => Deed::Handled(report("fine", n)),
         })
     });
     let inserted = engine.insert_many(deeds).await.unwrap();
@@ -471,12 +490,12 @@ async fn a_failure_leaves_its_neighbours_alone<S: Store + Inspect + Clone>(store
         match n % 3 {
             0 => assert_eq!(ended.unwrap().kind, "panic"),
             1 => assert!(matches!(ended, Err(WaitError::Ended { .. }))),
-            _ => assert_eq!(ended.unwrap(), told("fine", n)),
+            _ => assert_eq!(ended.unwrap(), report("fine", n)),
         }
     }
 }
 
-/// A later build of the same machine, which reads what [`Plain`] does not.
+/// A later build of [`Plain`], which decodes more states.
 struct Mended;
 
 #[derive(Serialize, Deserialize)]
@@ -496,7 +515,7 @@ impl Machine for Mended {
     }
 }
 
-async fn a_state_that_does_not_decode_fails_with_its_reason_and_runs_when_it_does<
+async fn a_state_that_does_not_decode_fails_and_runs_in_a_build_that_decodes_it<
     S: Store + Inspect + Clone,
 >(
     store: S,

@@ -1,4 +1,4 @@
-//! The way of an instance, recorded: what is told, with what it is written, and where it ends.
+//! Histories of machines: the events of outcomes, their states, and the bound of a history.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -17,7 +17,7 @@ use outlast_postgres::Postgres;
 use outlast_sqlite::Sqlite;
 use serde_json::{Value, json};
 
-/// Makes a test on each store of every function named, with the clock of that store:
+/// Makes a test for each store from every function named, with the store and its clock:
 /// `async fn a_sentence<S: Store + Inspect + Clone>(store: S, clock: ManualClock)`.
 macro_rules! on_both_stores {
     ($($name:ident),+ $(,)?) => {
@@ -38,18 +38,18 @@ macro_rules! on_both_stores {
 }
 
 on_both_stores!(
-    without_being_asked_for_nothing_is_recorded,
-    each_outcome_is_told_with_where_it_leads,
-    with_states_each_event_has_the_state_that_it_leads_to,
-    a_step_says_what_woke_it,
-    a_cancel_is_told_as_what_the_machine_made_of_it,
-    the_tries_of_a_job_are_told,
-    a_step_whose_worker_died_is_told_once_and_says_so,
-    an_outcome_that_was_lost_is_not_told,
-    what_handle_says_is_told_and_not_what_was_refused,
-    the_same_is_told_with_and_without_run_ahead,
-    a_history_ends_at_its_bound_and_its_machine_does_not,
-    states_for_which_there_is_no_room_are_left_out_with_their_size,
+    a_machine_records_no_history_by_default,
+    each_outcome_is_recorded_with_its_next_step,
+    with_states_each_event_has_the_next_state,
+    an_event_says_what_woke_its_step,
+    a_cancel_is_recorded_as_the_outcome_of_on_cancel,
+    each_attempt_of_a_job_is_recorded,
+    a_step_whose_worker_died_is_recorded_once_with_its_crashes,
+    a_dropped_outcome_is_not_recorded,
+    the_outcome_of_on_failure_is_recorded_instead_of_the_refused_one,
+    the_history_is_the_same_with_and_without_run_ahead,
+    a_machine_goes_on_when_its_history_is_full,
+    states_that_do_not_fit_into_the_history_are_left_out_with_their_size,
     recording_can_begin_and_end_while_instances_live,
     a_machine_with_a_history_is_no_workflow,
 );
@@ -74,7 +74,7 @@ async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgres, ManualC
 const HOUR: Duration = Duration::from_secs(3600);
 const HOUR_US: i64 = 3_600_000_000;
 
-/// A parcel on its way. What is recorded of it is told by its type: it is one machine to everybody else.
+/// A parcel on its way. The type says what is recorded. All of them have the same machine name.
 struct Way<const RECORDED: u8>;
 
 type Unrecorded = Way<0>;
@@ -192,21 +192,21 @@ async fn events(client: &Client, id: InstanceId) -> Vec<Event> {
     client.events_of(id, 1).await.unwrap()
 }
 
-/// The steps that were left and what is told of each.
-async fn told(client: &Client, id: InstanceId) -> Vec<(String, Value)> {
+/// The steps with events, and the data of each event.
+async fn recorded(client: &Client, id: InstanceId) -> Vec<(String, Value)> {
     let events = events(client, id).await.into_iter();
-    let told = events.map(|event| {
+    let recorded = events.map(|event| {
         assert_eq!((event.kind, event.call), (EventKind::Transitioned, None));
         (event.name, event.data.decode().unwrap())
     });
-    told.collect()
+    recorded.collect()
 }
 
-fn at(step: &str, told: Value) -> (String, Value) {
-    (step.to_owned(), told)
+fn at(step: &str, data: Value) -> (String, Value) {
+    (step.to_owned(), data)
 }
 
-async fn without_being_asked_for_nothing_is_recorded<S: Store + Inspect + Clone>(
+async fn a_machine_records_no_history_by_default<S: Store + Inspect + Clone>(
     store: S,
     clock: ManualClock,
 ) {
@@ -220,7 +220,7 @@ async fn without_being_asked_for_nothing_is_recorded<S: Store + Inspect + Clone>
     assert_eq!(harness.histories(id).await.unwrap(), []);
 }
 
-/// From the first step over a retry, a wait and children to the end.
+/// Runs a parcel from its first step over a retry, a wait and children to its end.
 async fn full_way<const RECORDED: u8>(harness: &mut Harness) -> InstanceId {
     let id = begin::<RECORDED>(harness, Parcel::Pack { number: 7 }).await;
     harness.run().await;
@@ -233,7 +233,7 @@ async fn full_way<const RECORDED: u8>(harness: &mut Harness) -> InstanceId {
     id
 }
 
-async fn each_outcome_is_told_with_where_it_leads<S: Store + Inspect + Clone>(
+async fn each_outcome_is_recorded_with_its_next_step<S: Store + Inspect + Clone>(
     store: S,
     clock: ManualClock,
 ) {
@@ -257,7 +257,7 @@ async fn each_outcome_is_told_with_where_it_leads<S: Store + Inspect + Clone>(
         ),
         at("track", json!({"outcome": "done"})),
     ];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(recorded(&harness, id).await, expected);
     let events = events(&harness, id).await;
     let since = events.iter().map(|event| event.at.since(begun).as_secs());
     assert_eq!(since.collect::<Vec<_>>(), [0, 0, 60, 60, 60]);
@@ -271,52 +271,55 @@ async fn each_outcome_is_told_with_where_it_leads<S: Store + Inspect + Clone>(
     let failing = begin::<1>(&harness, Parcel::Fail).await;
     harness.run().await;
     let stop = [at("fail", json!({"outcome": "fail", "error": "it fell"}))];
-    assert_eq!(told(&harness, failing).await, stop);
-    // What an operator does next is told by what comes of it.
+    assert_eq!(recorded(&harness, failing).await, stop);
+    // A retry by an operator has no event. The next outcome has one.
     let note = Note::by("an operator");
     harness.retry(failing, note).await.unwrap();
     harness.run().await;
-    assert_eq!(events_of_ends(&harness, failing).await, ["fail", "fail"]);
+    assert_eq!(outcomes(&harness, failing).await, ["fail", "fail"]);
 }
 
-async fn events_of_ends(client: &Client, id: InstanceId) -> Vec<String> {
-    let told = told(client, id).await.into_iter();
-    told.map(|(_, told)| told["outcome"].as_str().unwrap().to_owned())
-        .collect()
+async fn outcomes(client: &Client, id: InstanceId) -> Vec<String> {
+    let recorded = recorded(client, id).await.into_iter();
+    let outcomes = recorded.map(|(_, data)| data["outcome"].as_str().unwrap().to_owned());
+    outcomes.collect()
 }
 
-async fn with_states_each_event_has_the_state_that_it_leads_to<S: Store + Inspect + Clone>(
+async fn with_states_each_event_has_the_next_state<S: Store + Inspect + Clone>(
     store: S,
     clock: ManualClock,
 ) {
     let mut harness = harness::<2>(&store, &clock).await;
     let id = full_way::<2>(&mut harness).await;
-    let told = told(&harness, id).await;
-    let states: Vec<_> = told.iter().map(|(_, told)| &told["state"]).collect();
+    let recorded = recorded(&harness, id).await;
+    let states: Vec<_> = recorded.iter().map(|(_, data)| &data["state"]).collect();
     let state = json!({"number": 7});
-    // An end leaves the state as it was.
+    // An end does not change the state, so its event has none.
     assert_eq!(states, [&state, &state, &state, &state, &Value::Null]);
-    // The first has what it began with as well, so that nothing of the way is missing.
-    let began: Vec<_> = told.iter().map(|(_, told)| &told["began"]).collect();
+    // The first event also has the state of the insert, so that the history is complete.
+    let began: Vec<_> = recorded.iter().map(|(_, data)| &data["began"]).collect();
     let null = &Value::Null;
     assert_eq!(began, [&state, null, null, null, null]);
 }
 
-async fn a_step_says_what_woke_it<S: Store + Inspect + Clone>(store: S, clock: ManualClock) {
+async fn an_event_says_what_woke_its_step<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
     let mut harness = harness::<1>(&store, &clock).await;
     let late = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
     harness.run_all().await;
-    let last = told(&harness, late).await.pop().unwrap();
+    let last = recorded(&harness, late).await.pop().unwrap();
     let stop =
         json!({"outcome": "fail", "attempt": 1, "woken_by": "timeout", "error": "nobody paid"});
     assert_eq!(last, at("send", stop));
     let paid = full_way::<1>(&mut harness).await;
-    let woken = told(&harness, paid).await.into_iter();
-    let woken = woken.filter_map(|(step, told)| Some((step, told.get("woken_by")?.clone())));
+    let woken = recorded(&harness, paid).await.into_iter();
+    let woken = woken.filter_map(|(step, data)| Some((step, data.get("woken_by")?.clone())));
     assert_eq!(woken.collect::<Vec<_>>(), [at("send", json!("signal"))]);
 }
 
-async fn a_cancel_is_told_as_what_the_machine_made_of_it<S: Store + Inspect + Clone>(
+async fn a_cancel_is_recorded_as_the_outcome_of_on_cancel<S: Store + Inspect + Clone>(
     store: S,
     clock: ManualClock,
 ) {
@@ -326,13 +329,16 @@ async fn a_cancel_is_told_as_what_the_machine_made_of_it<S: Store + Inspect + Cl
     let note = Note::by("Ada").because("sold out");
     harness.cancel(id, note).await.unwrap();
     harness.run().await;
-    let last = told(&harness, id).await.pop().unwrap();
+    let last = recorded(&harness, id).await.pop().unwrap();
     let cancelled = json!({"outcome": "cancel", "attempt": 1, "woken_by": "cancel",
                             "error": "cancelled by Ada: sold out"});
     assert_eq!(last, at("weigh", cancelled));
 }
 
-async fn the_tries_of_a_job_are_told<S: Store + Inspect + Clone>(store: S, clock: ManualClock) {
+async fn each_attempt_of_a_job_is_recorded<S: Store + Inspect + Clone>(
+    store: S,
+    clock: ManualClock,
+) {
     let mut harness = harness::<1>(&store, &clock).await;
     let id = support::insert(&harness, New::<Stamp>(())).await.get();
     harness.run_all().await;
@@ -346,10 +352,10 @@ async fn the_tries_of_a_job_are_told<S: Store + Inspect + Clone>(store: S, clock
             json!({"outcome": "fail", "attempt": 1, "error": "gave up after 2 attempts: out of stamps"}),
         ),
     ];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(recorded(&harness, id).await, expected);
 }
 
-async fn a_step_whose_worker_died_is_told_once_and_says_so<S: Store + Inspect + Clone>(
+async fn a_step_whose_worker_died_is_recorded_once_with_its_crashes<S: Store + Inspect + Clone>(
     store: S,
     clock: ManualClock,
 ) {
@@ -367,14 +373,14 @@ async fn a_step_whose_worker_died_is_told_once_and_says_so<S: Store + Inspect + 
             expected["attempt"] = json!(crashes);
             expected["crashes"] = json!(crashes);
         }
-        let told = told(&harness, id).await;
-        assert_eq!(told[0], at("pack", expected), "{point:?}");
-        let packed = told.iter().filter(|(step, _)| step == "pack").count();
+        let recorded = recorded(&harness, id).await;
+        assert_eq!(recorded[0], at("pack", expected), "{point:?}");
+        let packed = recorded.iter().filter(|(step, _)| step == "pack").count();
         assert_eq!(packed, 1, "{point:?}");
     }
 }
 
-async fn an_outcome_that_was_lost_is_not_told<S: Store + Inspect + Clone>(
+async fn a_dropped_outcome_is_not_recorded<S: Store + Inspect + Clone>(
     store: S,
     clock: ManualClock,
 ) {
@@ -386,8 +392,10 @@ async fn an_outcome_that_was_lost_is_not_told<S: Store + Inspect + Clone>(
     assert_eq!(events(&harness, id).await, []);
 }
 
-/// A refused outcome goes to `on_failure` with the same claim, which counts its events rightly.
-async fn what_handle_says_is_told_and_not_what_was_refused<S: Store + Inspect + Clone>(
+/// A refused outcome goes to `on_failure` with the same claim. Its events are counted once.
+async fn the_outcome_of_on_failure_is_recorded_instead_of_the_refused_one<
+    S: Store + Inspect + Clone,
+>(
     store: S,
     clock: ManualClock,
 ) {
@@ -409,27 +417,27 @@ async fn what_handle_says_is_told_and_not_what_was_refused<S: Store + Inspect + 
         ),
         at("round", json!({"outcome": "done"})),
     ];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(recorded(&harness, id).await, expected);
 }
 
-async fn the_same_is_told_with_and_without_run_ahead<S: Store + Inspect + Clone>(
+async fn the_history_is_the_same_with_and_without_run_ahead<S: Store + Inspect + Clone>(
     store: S,
     clock: ManualClock,
 ) {
-    let mut ways = Vec::new();
+    let mut histories = Vec::new();
     for run_ahead in [0, 2, 100] {
         let worker = worker::<2>(&store, &clock).run_ahead(run_ahead);
         let mut harness = worker.build().await.unwrap();
         let id = begin::<2>(&harness, Parcel::Round { left: 5 }).await;
         harness.run().await;
-        ways.push(told(&harness, id).await);
+        histories.push(recorded(&harness, id).await);
     }
-    assert_eq!(ways[0].len(), 6);
-    assert_eq!(ways[0], ways[1]);
-    assert_eq!(ways[0], ways[2]);
+    assert_eq!(histories[0].len(), 6);
+    assert_eq!(histories[0], histories[1]);
+    assert_eq!(histories[0], histories[2]);
 }
 
-/// Lets the history of an instance that nobody runs have `len` events.
+/// Lengthens the history of an instance by `len` events. No engine may run meanwhile.
 async fn lengthen(store: &impl Store, id: InstanceId, len: usize) {
     let worker = NewWorker {
         name: "author".into(),
@@ -467,7 +475,7 @@ async fn lengthen(store: &impl Store, id: InstanceId, len: usize) {
     store.deregister(worker).await.unwrap();
 }
 
-async fn a_history_ends_at_its_bound_and_its_machine_does_not<S: Store + Inspect + Clone>(
+async fn a_machine_goes_on_when_its_history_is_full<S: Store + Inspect + Clone>(
     store: S,
     clock: ManualClock,
 ) {
@@ -494,14 +502,14 @@ async fn a_history_ends_at_its_bound_and_its_machine_does_not<S: Store + Inspect
     }
 }
 
-async fn states_for_which_there_is_no_room_are_left_out_with_their_size<
+async fn states_that_do_not_fit_into_the_history_are_left_out_with_their_size<
     S: Store + Inspect + Clone,
 >(
     store: S,
     clock: ManualClock,
 ) {
     let mut harness = harness::<2>(&store, &clock).await;
-    // As deep as a state may be, so that nothing can have it in itself.
+    // As deep as a state may be, so that no event can contain it.
     let nested = (0..JSON_DEPTH_MAX).fold(json!(1), |inner, _| json!([inner]));
     let large = json!("x".repeat(300 * 1024));
     let small = json!("x".repeat(1_000));
@@ -509,7 +517,7 @@ async fn states_for_which_there_is_no_room_are_left_out_with_their_size<
         (&nested, 0, false),
         (&large, 0, false),
         (&small, 0, true),
-        // The further a history goes, the less there is room for.
+        // The longer a history is, the less room is left for states.
         (&small, 2_000, true),
         (&small, 3_000, false),
     ] {
@@ -525,15 +533,19 @@ async fn states_for_which_there_is_no_room_are_left_out_with_their_size<
             max: 1,
         };
         let event = harness.history(request).await.unwrap().rows.remove(0);
-        let told = EventDetail::of(&event).transition.unwrap();
+        let transition = EventDetail::of(&event).transition.unwrap();
         let bytes = serde_json::to_string(state).unwrap().len();
-        assert_eq!(told.state.is_some(), is_kept, "{bytes} after {before}");
-        assert_eq!(told.left_out, (!is_kept).then_some(bytes));
+        assert_eq!(
+            transition.state.is_some(),
+            is_kept,
+            "{bytes} after {before}"
+        );
+        assert_eq!(transition.left_out, (!is_kept).then_some(bytes));
         harness.terminate(id, Note::by("the test")).await.unwrap();
     }
 }
 
-/// A build that records and one that does not can take turns: an instance goes on with what it has.
+/// A build that records and one that does not can take turns with the same instance.
 async fn recording_can_begin_and_end_while_instances_live<S: Store + Inspect + Clone>(
     store: S,
     clock: ManualClock,
@@ -548,10 +560,10 @@ async fn recording_can_begin_and_end_while_instances_live<S: Store + Inspect + C
         "outcome": "wait", "to": "send", "attempt": 1, "awaits": ["paid"], "after_us": HOUR_US,
         "began": {"number": 7}, "state": {"number": 7},
     });
-    assert_eq!(told(&on, id).await, [at("weigh", wait.clone())]);
+    assert_eq!(recorded(&on, id).await, [at("weigh", wait.clone())]);
     off.signal(id, Paid).await.unwrap();
     off.run().await;
-    assert_eq!(told(&on, id).await, [at("weigh", wait)]);
+    assert_eq!(recorded(&on, id).await, [at("weigh", wait)]);
     let row = on.get(id).await.unwrap().unwrap();
     assert_eq!((row.status, row.events), (Status::Done, 1));
 }
@@ -565,14 +577,14 @@ async fn a_machine_with_a_history_is_no_workflow<S: Store + Inspect + Clone>(
     harness.run().await;
     let row = harness.get(id).await.unwrap().unwrap();
     assert!(row.has_history() && !row.is_workflow());
-    let said = harness.explain(&row).await.unwrap();
-    assert!(said.starts_with("retries step weigh in "), "{said}");
+    let text = harness.explain(&row).await.unwrap();
+    assert!(text.starts_with("retries step weigh in "), "{text}");
     let waits = harness.waits(&row).await.unwrap();
     assert!(waits.open.is_empty() && waits.is_whole);
-    // There is nothing to replay.
+    // A machine's history cannot be replayed.
     assert!(harness.export(id, None).await.unwrap().is_none());
     harness.run_all().await;
     let row = harness.get(id).await.unwrap().unwrap();
-    let said = harness.explain(&row).await.unwrap();
-    assert!(said.contains("at step send"), "{said}");
+    let text = harness.explain(&row).await.unwrap();
+    assert!(text.contains("at step send"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Jobs: tried until they work, or until it is known that they never will.
+//! Jobs: attempts, backoff, and the ends of a job.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -12,21 +12,21 @@ use std::time::Instant;
 on_both_stores!(
     a_job_that_works_is_done_with_its_output,
     a_job_that_fails_is_tried_again_after_its_backoff,
-    any_error_is_tried_again,
-    a_job_that_says_when_is_tried_again_then,
+    a_job_is_tried_again_after_any_error,
+    a_job_is_tried_again_after_the_delay_that_it_names,
     a_job_that_keeps_failing_is_given_up_after_its_last_attempt,
-    a_job_that_is_not_wanted_any_more_is_cancelled,
-    a_job_that_can_never_work_fails_at_once,
+    a_job_can_cancel_itself,
+    a_job_with_a_fatal_error_fails_at_once,
     a_job_that_panics_is_tried_again,
     a_job_that_takes_too_long_is_tried_again,
     a_job_whose_output_cannot_be_stored_is_tried_again_and_given_up,
     a_job_can_be_a_child,
 );
 
-/// Does what it is told.
+/// Does what its arguments say.
 #[derive(Clone, Default)]
 struct Errand {
-    tries: Arc<Mutex<Vec<Instant>>>,
+    attempts: Arc<Mutex<Vec<Instant>>>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl Job for Errand {
     type Output = String;
 
     async fn perform(&self, task: Task, cx: &Context) -> Result<String, JobError> {
-        self.tries.lock().unwrap().push(Instant::now());
+        self.attempts.lock().unwrap().push(Instant::now());
         let first = cx.attempt() == 0;
         match task {
             Task::FailTwice if cx.attempt() < 2 => Err(JobError::retry("busy")),
@@ -83,25 +83,25 @@ impl Job for Errand {
     }
 }
 
-/// What the job answered, and how long each of its tries came after the one before.
+/// Runs a job until it is done. Returns its output and the pauses between its attempts.
 async fn done(store: impl Store + Inspect, task: Task) -> (String, Vec<Duration>) {
     let errand = Errand::default();
     let engine = running(store, errand.clone()).await;
     let id = insert::<Errand>(&engine, New(task)).await;
     let output = engine.wait(id, LONG).await.unwrap();
-    let tries = errand.tries.lock().unwrap();
-    let pauses = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let attempts = errand.attempts.lock().unwrap();
+    let pauses = attempts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     (output, pauses)
 }
 
-/// How the job ended, and how often it was tried.
+/// Runs a job until it has ended. Returns its instance and the number of its attempts.
 async fn ended(store: impl Store + Inspect, task: Task) -> (Instance, usize) {
     let errand = Errand::default();
     let engine = running(store, errand.clone()).await;
     let id = insert::<Errand>(&engine, New(task)).await;
     let ended = engine.wait_ended(id, LONG).await.unwrap();
-    let tries = errand.tries.lock().unwrap().len();
-    (ended, tries)
+    let attempts = errand.attempts.lock().unwrap().len();
+    (ended, attempts)
 }
 
 async fn a_job_that_works_is_done_with_its_output<S: Store + Inspect + Clone>(store: S) {
@@ -117,19 +117,19 @@ async fn a_job_that_fails_is_tried_again_after_its_backoff<S: Store + Inspect + 
     assert!(pauses[1] >= Duration::from_millis(40), "{pauses:?}");
 }
 
-async fn any_error_is_tried_again<S: Store + Inspect + Clone>(store: S) {
+async fn a_job_is_tried_again_after_any_error<S: Store + Inspect + Clone>(store: S) {
     let (output, _) = done(store, Task::ParseFirst).await;
     assert_eq!(output, "done at attempt 1");
 }
 
-async fn a_job_that_says_when_is_tried_again_then<S: Store + Inspect + Clone>(store: S) {
+async fn a_job_is_tried_again_after_the_delay_that_it_names<S: Store + Inspect + Clone>(store: S) {
     let (output, pauses) = done(store.clone(), Task::SayWhen { ms: 100 }).await;
     assert_eq!(output, "done at attempt 1");
     assert!(pauses[0] >= Duration::from_millis(100), "{pauses:?}");
 
     let engine = running(store, Errand::default()).await;
     let id = insert::<Errand>(&engine, New(Task::Postpone)).await;
-    eventually("it is postponed", async || {
+    eventually("the job is postponed", async || {
         engine.get(id).await.unwrap().unwrap().attempt == 1
     })
     .await;
@@ -141,25 +141,25 @@ async fn a_job_that_says_when_is_tried_again_then<S: Store + Inspect + Clone>(st
 async fn a_job_that_keeps_failing_is_given_up_after_its_last_attempt<S: Store + Inspect + Clone>(
     store: S,
 ) {
-    let (ended, tries) = ended(store, Task::FailAlways).await;
+    let (ended, attempts) = ended(store, Task::FailAlways).await;
     assert_eq!(ended.status, Status::Failed);
     let reason = ended.last_error.unwrap();
     assert_eq!(reason, "gave up after 4 attempts: still busy");
-    assert_eq!(tries, 4);
+    assert_eq!(attempts, 4);
 }
 
-async fn a_job_that_is_not_wanted_any_more_is_cancelled<S: Store + Inspect + Clone>(store: S) {
-    let (ended, tries) = ended(store, Task::Cancel).await;
+async fn a_job_can_cancel_itself<S: Store + Inspect + Clone>(store: S) {
+    let (ended, attempts) = ended(store, Task::Cancel).await;
     assert_eq!(ended.status, Status::Cancelled);
     assert_eq!(ended.last_error.as_deref(), Some("nobody asks any more"));
-    assert_eq!(tries, 1);
+    assert_eq!(attempts, 1);
 }
 
-async fn a_job_that_can_never_work_fails_at_once<S: Store + Inspect + Clone>(store: S) {
-    let (ended, tries) = ended(store, Task::Fatal).await;
+async fn a_job_with_a_fatal_error_fails_at_once<S: Store + Inspect + Clone>(store: S) {
+    let (ended, attempts) = ended(store, Task::Fatal).await;
     assert_eq!(ended.status, Status::Failed);
     assert_eq!(ended.last_error.as_deref(), Some("no such address"));
-    assert_eq!(tries, 1);
+    assert_eq!(attempts, 1);
 }
 
 async fn a_job_that_panics_is_tried_again<S: Store + Inspect + Clone>(store: S) {
@@ -178,14 +178,14 @@ async fn a_job_whose_output_cannot_be_stored_is_tried_again_and_given_up<
 >(
     store: S,
 ) {
-    let (ended, tries) = ended(store, Task::AnswerNul).await;
-    assert_eq!((ended.status, tries), (Status::Failed, 4));
+    let (ended, attempts) = ended(store, Task::AnswerNul).await;
+    assert_eq!((ended.status, attempts), (Status::Failed, 4));
     let reason = ended.last_error.unwrap();
     assert!(reason.starts_with("gave up after 4 attempts"), "{reason}");
     assert!(reason.contains("\\u0000"), "{reason}");
 }
 
-/// Sends its errands out.
+/// Starts jobs as its children.
 struct Boss;
 
 #[derive(Serialize, Deserialize)]
@@ -226,7 +226,7 @@ async fn a_job_can_be_a_child<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(outputs[2], None);
 }
 
-/// Leaves everything as it is.
+/// A job with the defaults.
 struct Plain;
 
 impl Job for Plain {
@@ -240,7 +240,7 @@ impl Job for Plain {
 }
 
 #[test]
-fn the_backoff_of_a_job_that_names_none_doubles_from_a_second_to_an_hour() {
+fn the_default_backoff_of_a_job_doubles_from_a_second_to_an_hour() {
     for (attempt, seconds) in [
         (1, 1.0),
         (2, 2.0),

@@ -1,4 +1,4 @@
-//! What a machine decides, and what becomes of it.
+//! Machines: the outcomes of their steps, and the effects of these outcomes.
 
 mod cancelling;
 #[cfg(all(feature = "encryption", feature = "tokio-postgres"))]

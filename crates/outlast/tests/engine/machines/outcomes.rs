@@ -1,4 +1,4 @@
-//! What a step can decide, and what becomes of it.
+//! Each outcome of a step and its effect.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -24,15 +24,15 @@ on_both_stores!(
     sleep_parks_until_its_time,
     fan_out_parks_until_the_children_have_ended,
     done_keeps_the_output,
-    stop_fails_with_its_reason,
-    cancelled_ends_with_its_reason,
-    what_has_progressed_has_no_error_any_more,
+    fail_ends_the_instance_as_failed_with_its_reason,
+    cancelled_ends_the_instance_as_cancelled_with_its_reason,
+    progress_clears_the_attempt_and_the_error,
 );
 
 /// A machine with a step for every outcome.
 #[derive(Clone, Default)]
 struct Traveller {
-    /// What ran, in its order.
+    /// The entries of its steps, in the order in which they ran.
     log: Log,
 }
 
@@ -137,7 +137,7 @@ impl Machine for Traveller {
     }
 }
 
-/// Brings something more urgent into the queue of the step that runs.
+/// Inserts a more urgent instance into the queue of the running step.
 async fn urge(log: &Log, cx: &Context) -> Result<(), StepError> {
     log.lock().unwrap().push("first".to_owned());
     let urgent = New::<Traveller>(Leg::Log("urgent".to_owned())).priority(-1);
@@ -182,7 +182,7 @@ async fn next_leads_through_the_steps_to_done<S: Store + Inspect + Clone>(store:
     let id = insert(&engine, New(Leg::Down { from: 3 })).await;
     assert_eq!(engine.wait::<Traveller>(id, LONG).await.unwrap(), "down");
     let ended = engine.get(id).await.unwrap().unwrap();
-    // One claim, three steps ahead on it, and the end.
+    // One claim, three commits that run ahead, and the end.
     assert_eq!(ended.revision.0, 5);
     assert!(engine.shutdown().await.in_time);
 }
@@ -195,7 +195,7 @@ async fn the_new_state_is_committed_before_the_next_step_runs<S: Store + Inspect
     assert_eq!(engine.wait(id, LONG).await.unwrap(), "executing at seen");
 }
 
-/// What runs in which order on one slot, when the first step brings in something urgent.
+/// Runs two instances on one slot, the second inserted by the first. Returns their log.
 async fn order_of<M: Machine>(
     store: &Through<impl Store + Inspect>,
     builder: EngineBuilder,
@@ -203,7 +203,7 @@ async fn order_of<M: Machine>(
     first: M::State,
 ) -> Vec<String> {
     let engine = builder.queue("default", 1).start().await.unwrap();
-    store.first_looks(1).await;
+    store.first_claims(1).await;
     let id = insert::<M>(&engine, New(first)).await;
     engine.wait_ended(id, LONG).await.unwrap();
     let urgent = ListRequest {
@@ -296,7 +296,7 @@ async fn a_retry_that_waits_shows_its_error_and_its_attempt<S: Store + Inspect +
         times: 1,
     };
     let id = insert::<Traveller>(&engine, New(leg)).await;
-    eventually("it is tried again", async || {
+    eventually("the first attempt is over", async || {
         engine.get(id).await.unwrap().unwrap().attempt > 0
     })
     .await;
@@ -327,7 +327,7 @@ async fn wait_parks_until_a_signal_comes<S: Store + Inspect + Clone>(store: S) {
 }
 
 async fn sleep_parks_until_its_time<S: Store + Inspect + Clone>(store: S) {
-    // Nobody comes by to look: what wakes it is its time.
+    // The engine polls once an hour, so only the deadline wakes the instance.
     let engine = Engine::builder(store)
         .machine(Traveller::default())
         .queue("default", 10)
@@ -357,7 +357,7 @@ async fn done_keeps_the_output<S: Store + Inspect + Clone>(store: S) {
     assert!(ended.finished_at.is_some() && ended.last_error.is_none());
 }
 
-async fn stop_fails_with_its_reason<S: Store + Inspect + Clone>(store: S) {
+async fn fail_ends_the_instance_as_failed_with_its_reason<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Traveller::default()).await;
     let id = insert::<Traveller>(&engine, New(Leg::Stop("no road".to_owned()))).await;
     let ended = engine.wait_ended(id, LONG).await.unwrap();
@@ -366,7 +366,9 @@ async fn stop_fails_with_its_reason<S: Store + Inspect + Clone>(store: S) {
     assert!(ended.finished_at.is_some() && ended.result.is_none());
 }
 
-async fn cancelled_ends_with_its_reason<S: Store + Inspect + Clone>(store: S) {
+async fn cancelled_ends_the_instance_as_cancelled_with_its_reason<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store, Traveller::default()).await;
     let id = insert::<Traveller>(&engine, New(Leg::Cancel("not wanted".to_owned()))).await;
     let ended = engine.wait_ended(id, LONG).await.unwrap();
@@ -374,7 +376,7 @@ async fn cancelled_ends_with_its_reason<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(ended.last_error.as_deref(), Some("not wanted"));
 }
 
-async fn what_has_progressed_has_no_error_any_more<S: Store + Inspect + Clone>(store: S) {
+async fn progress_clears_the_attempt_and_the_error<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Traveller::default()).await;
     let id = insert::<Traveller>(&engine, New(Leg::Struggle { retries: 2 })).await;
     let parked = engine.wait_settled(id, LONG).await.unwrap();

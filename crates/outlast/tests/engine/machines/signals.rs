@@ -1,4 +1,4 @@
-//! Signals: early, late, many at once, against the clock; and who they reach.
+//! Signals: early, late, concurrent and racing deadlines, and the instances that they reach.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -15,35 +15,35 @@ use tokio::task::JoinSet;
 on_both_stores!(
     a_signal_sent_before_the_first_step_is_not_lost,
     a_signal_sent_while_the_step_before_the_wait_runs_is_not_lost,
-    of_signals_from_many_senders_at_once_none_is_lost,
-    a_pack_is_gathered_over_several_waits_without_spinning,
+    no_signal_of_many_concurrent_senders_is_lost,
+    an_instance_gathers_signals_over_several_waits_without_spinning,
     a_retry_keeps_its_awaited_signals,
-    progress_consumes_what_was_awaited_and_nothing_else,
-    a_signal_that_nobody_awaits_wakes_nobody,
-    any_of_the_awaited_names_wakes,
-    a_deadline_that_loses_against_a_signal_does_nothing,
-    a_deadline_that_wins_against_a_signal_wakes_without_one,
-    of_a_deadline_and_a_signal_at_once_one_wakes_and_none_is_lost,
+    progress_consumes_only_the_awaited_signals,
+    a_signal_that_is_not_awaited_does_not_wake_the_instance,
+    any_awaited_signal_wakes_the_instance,
+    a_deadline_does_nothing_after_a_signal_has_woken_the_instance,
+    a_deadline_before_the_signal_wakes_the_instance_without_it,
+    a_deadline_that_races_a_signal_wakes_the_instance_once,
     a_signal_finds_its_target_by_key,
     a_signal_to_an_ended_instance_has_no_target,
     a_signal_to_a_missing_instance_has_no_target,
     a_signal_with_a_dedup_key_arrives_once_even_after_it_was_consumed,
-    a_full_inbox_is_an_answer,
-    what_a_signal_wakes_waits_where_every_slot_is_taken,
+    a_signal_to_a_full_inbox_is_answered_as_inbox_full,
+    an_instance_woken_by_a_signal_waits_while_every_slot_is_taken,
     several_signals_at_once_wake_all_their_targets,
-    signal_or_insert_starts_what_is_not_there_with_the_signal_in_its_inbox,
-    signal_or_insert_signals_what_is_there,
-    signal_or_insert_from_many_at_once_starts_one_and_none_is_lost,
-    signal_or_insert_starts_anew_after_the_end,
+    signal_or_insert_starts_a_missing_instance_with_the_signal_in_its_inbox,
+    signal_or_insert_signals_an_existing_instance,
+    many_concurrent_signal_or_inserts_start_one_instance_and_lose_no_signal,
+    signal_or_insert_starts_a_new_instance_after_the_first_has_ended,
     signal_or_insert_counts_a_dedup_key_once,
-    signal_or_insert_without_a_key_is_refused_with_the_way_to_mend_it,
+    signal_or_insert_without_a_key_is_refused_and_the_error_names_the_fix,
 );
 
 /// Gathers items until it has enough.
 #[derive(Clone, Default)]
 struct Packer {
     runs: Arc<AtomicU32>,
-    /// Where [`Pack::Hold`] is.
+    /// Notified when [`Pack::Hold`] runs.
     held: Arc<Notify>,
     go_on: Arc<Notify>,
 }
@@ -150,7 +150,7 @@ fn woke(delivery: Delivery) -> bool {
     match delivery {
         Delivery::Delivered { woke, .. } => woke,
         Delivery::Duplicate { .. } | Delivery::NoTarget | Delivery::InboxFull { .. } => {
-            panic!("it was not delivered: {delivery:?}")
+            panic!("the signal was not delivered: {delivery:?}")
         }
     }
 }
@@ -177,7 +177,7 @@ async fn a_signal_sent_while_the_step_before_the_wait_runs_is_not_lost<
     assert_eq!(engine.wait(id, LONG).await.unwrap(), [7]);
 }
 
-async fn of_signals_from_many_senders_at_once_none_is_lost<S: Store + Inspect + Clone>(store: S) {
+async fn no_signal_of_many_concurrent_senders_is_lost<S: Store + Inspect + Clone>(store: S) {
     const SENDERS: u32 = 8;
     const EACH: u32 = 15;
     let enough = (SENDERS * EACH) as usize;
@@ -199,11 +199,13 @@ async fn of_signals_from_many_senders_at_once_none_is_lost<S: Store + Inspect + 
     }
     senders.join_all().await;
     let items = engine.wait(gathers, LONG).await.unwrap();
-    assert_eq!(items.len(), enough, "none came twice");
+    assert_eq!(items.len(), enough, "each item arrives once");
     assert_eq!(BTreeSet::from_iter(items), (0..SENDERS * EACH).collect());
 }
 
-async fn a_pack_is_gathered_over_several_waits_without_spinning<S: Store + Inspect + Clone>(
+async fn an_instance_gathers_signals_over_several_waits_without_spinning<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let packer = Packer::default();
@@ -213,13 +215,13 @@ async fn a_pack_is_gathered_over_several_waits_without_spinning<S: Store + Inspe
     for item in 1..=3 {
         let parked = engine.wait_settled(id, LONG).await.unwrap();
         assert_eq!(parked.status, Status::AwaitingSignal);
-        assert_eq!(runs(), item, "it ran without a new item");
+        assert_eq!(runs(), item, "the step runs once for each item");
         assert!(woke(engine.signal(id, Item(item)).await.unwrap()));
     }
     let parked = engine.wait_settled(id, LONG).await.unwrap();
     assert_eq!((parked.status, runs()), (Status::AwaitingSignal, 4));
     engine.signal(id, Item(4)).await.unwrap();
-    // Oldest first, each once, those of earlier waits too.
+    // Oldest first, each once, also the items of earlier waits.
     assert_eq!(engine.wait(id, LONG).await.unwrap(), [1, 2, 3, 4]);
     assert_eq!(runs(), 5);
 }
@@ -234,17 +236,19 @@ async fn a_retry_keeps_its_awaited_signals<S: Store + Inspect + Clone>(store: S)
     assert_eq!(packer.runs.load(Ordering::SeqCst), 4);
 }
 
-async fn progress_consumes_what_was_awaited_and_nothing_else<S: Store + Inspect + Clone>(store: S) {
+async fn progress_consumes_only_the_awaited_signals<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Packer::default()).await;
     let id = insert::<Packer>(&engine, New(Pack::TakeClose)).await;
     engine.wait_settled(id, LONG).await.unwrap();
     assert!(!woke(engine.signal(id, Item(7)).await.unwrap()));
     assert!(woke(engine.signal(id, Close).await.unwrap()));
-    // Two were in the inbox when it was closed; then the item alone, for the next wait.
+    // Two signals were in the inbox at the close. The item stays for the next wait.
     assert_eq!(engine.wait(id, LONG).await.unwrap(), [2, 7]);
 }
 
-async fn a_signal_that_nobody_awaits_wakes_nobody<S: Store + Inspect + Clone>(store: S) {
+async fn a_signal_that_is_not_awaited_does_not_wake_the_instance<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let packer = Packer::default();
     let engine = running(store, packer.clone()).await;
     let id = insert::<Packer>(&engine, New(Pack::Start { enough: 1 })).await;
@@ -255,7 +259,7 @@ async fn a_signal_that_nobody_awaits_wakes_nobody<S: Store + Inspect + Clone>(st
     assert_eq!(packer.runs.load(Ordering::SeqCst), 1);
 }
 
-async fn any_of_the_awaited_names_wakes<S: Store + Inspect + Clone>(store: S) {
+async fn any_awaited_signal_wakes_the_instance<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Packer::default()).await;
     let item = insert::<Packer>(&engine, New(Pack::Listen)).await;
     let close = insert::<Packer>(&engine, New(Pack::Listen)).await;
@@ -265,7 +269,11 @@ async fn any_of_the_awaited_names_wakes<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(engine.wait(close, LONG).await.unwrap(), [1]);
 }
 
-async fn a_deadline_that_loses_against_a_signal_does_nothing<S: Store + Inspect + Clone>(store: S) {
+async fn a_deadline_does_nothing_after_a_signal_has_woken_the_instance<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let packer = Packer::default();
     let engine = running(store, packer.clone()).await;
     let timeout_ms = 400;
@@ -274,11 +282,11 @@ async fn a_deadline_that_loses_against_a_signal_does_nothing<S: Store + Inspect 
     let deadline = parked.await_deadline.unwrap();
     assert!(
         woke(engine.signal(id, Item(7)).await.unwrap()),
-        "it came too late"
+        "the signal came too late"
     );
     let parked = engine.wait_settled(id, LONG).await.unwrap();
     assert_eq!(parked.await_deadline, None);
-    // Beyond the deadline, it is where it was.
+    // The instance is still parked after the deadline.
     eventually("the deadline passes", async || {
         engine.now().await.unwrap() > deadline
     })
@@ -299,7 +307,7 @@ async fn a_deadline_that_loses_against_a_signal_does_nothing<S: Store + Inspect 
     assert_eq!(engine.wait(id, LONG).await.unwrap(), [1]);
 }
 
-async fn a_deadline_that_wins_against_a_signal_wakes_without_one<S: Store + Inspect + Clone>(
+async fn a_deadline_before_the_signal_wakes_the_instance_without_it<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = running(store, Packer::default()).await;
@@ -309,9 +317,7 @@ async fn a_deadline_that_wins_against_a_signal_wakes_without_one<S: Store + Insp
     assert_eq!(late, Delivery::NoTarget);
 }
 
-async fn of_a_deadline_and_a_signal_at_once_one_wakes_and_none_is_lost<
-    S: Store + Inspect + Clone,
->(
+async fn a_deadline_that_races_a_signal_wakes_the_instance_once<S: Store + Inspect + Clone>(
     store: S,
 ) {
     const RACES: u64 = 40;
@@ -325,18 +331,18 @@ async fn of_a_deadline_and_a_signal_at_once_one_wakes_and_none_is_lost<
             client.wait_settled(id, LONG).await.unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
             match client.signal(id, Item(7)).await.unwrap() {
-                // Who was woken by the signal is given it, and waits for the next.
+                // The signal woke the instance, which takes it and waits for the next.
                 Delivery::Delivered { woke: true, .. } => {
                     let settled = client.wait_settled(id, LONG).await.unwrap();
                     assert_eq!(settled.status, Status::AwaitingSignal);
                     assert_eq!(settled.step, "listen");
                 }
-                // Who was woken by the deadline may still find it when the step is claimed.
+                // The deadline woke the instance, which may still find the signal at its claim.
                 Delivery::Delivered { woke: false, .. } => {
                     let settled = client.wait_settled(id, LONG).await.unwrap();
                     assert!(matches!(settled.step.as_str(), "listen" | "waited_at_most"));
                 }
-                // Woken and ended once: two claims, two outcomes.
+                // The instance was woken once and ended: two claims, two outcomes.
                 Delivery::NoTarget => {
                     let ended = client.get(id).await.unwrap().unwrap();
                     assert_eq!((ended.status, ended.revision.0), (Status::Done, 4));
@@ -391,7 +397,7 @@ async fn a_signal_with_a_dedup_key_arrives_once_even_after_it_was_consumed<
     assert!(matches!(first, Delivery::Delivered { .. }), "{first:?}");
     let duplicate = Delivery::Duplicate { instance: id.get() };
     assert_eq!(send().await, duplicate);
-    // It goes on to wait for a close, and the item with it is consumed.
+    // The instance goes on to wait for a close, which consumes the item.
     eventually("the item is taken", async || {
         engine.get(id).await.unwrap().unwrap().step == "listen"
     })
@@ -401,7 +407,7 @@ async fn a_signal_with_a_dedup_key_arrives_once_even_after_it_was_consumed<
     assert_eq!(engine.wait(id, LONG).await.unwrap(), [1]);
 }
 
-async fn what_a_signal_wakes_waits_where_every_slot_is_taken<S>(store: S)
+async fn an_instance_woken_by_a_signal_waits_while_every_slot_is_taken<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -438,7 +444,7 @@ async fn several_signals_at_once_wake_all_their_targets<S: Store + Inspect + Clo
     engine.shutdown().await;
 }
 
-async fn a_full_inbox_is_an_answer<S: Store + Inspect + Clone>(store: S) {
+async fn a_signal_to_a_full_inbox_is_answered_as_inbox_full<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let id = insert::<Packer>(&client, New(Pack::Start { enough: 1 })).await;
     let payload = outlast::Json::of(&7).unwrap();
@@ -455,7 +461,7 @@ fn pack(enough: usize) -> New<Packer> {
     New(Pack::Start { enough }).key("pack:1")
 }
 
-async fn signal_or_insert_starts_what_is_not_there_with_the_signal_in_its_inbox<
+async fn signal_or_insert_starts_a_missing_instance_with_the_signal_in_its_inbox<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -463,25 +469,25 @@ async fn signal_or_insert_starts_what_is_not_there_with_the_signal_in_its_inbox<
     let engine = running(store, Packer::default()).await;
     let answer = engine.signal_or_insert(pack(1), Item(7)).await.unwrap();
     let SignalledOrInserted::Inserted(id) = answer else {
-        panic!("nobody was there: {answer:?}");
+        panic!("the instance existed before: {answer:?}");
     };
     assert_eq!(engine.wait(id, LONG).await.unwrap(), [7]);
 }
 
-async fn signal_or_insert_signals_what_is_there<S: Store + Inspect + Clone>(store: S) {
+async fn signal_or_insert_signals_an_existing_instance<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Packer::default()).await;
     let id = insert(&engine, pack(1)).await;
     engine.wait_settled(id, LONG).await.unwrap();
     let answer = engine.signal_or_insert(pack(1), Item(7)).await.unwrap();
     assert_eq!(answer.id(), Some(id));
     let SignalledOrInserted::Signalled(delivery) = answer else {
-        panic!("somebody was there: {answer:?}");
+        panic!("the instance did not exist: {answer:?}");
     };
     assert!(woke(delivery));
     assert_eq!(engine.wait(id, LONG).await.unwrap(), [7]);
 }
 
-async fn signal_or_insert_from_many_at_once_starts_one_and_none_is_lost<
+async fn many_concurrent_signal_or_inserts_start_one_instance_and_lose_no_signal<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -509,7 +515,11 @@ async fn signal_or_insert_from_many_at_once_starts_one_and_none_is_lost<
     assert_eq!(BTreeSet::from_iter(items), (0..SENDERS).collect());
 }
 
-async fn signal_or_insert_starts_anew_after_the_end<S: Store + Inspect + Clone>(store: S) {
+async fn signal_or_insert_starts_a_new_instance_after_the_first_has_ended<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let engine = running(store, Packer::default()).await;
     let first = engine.signal_or_insert(pack(1), Item(1)).await.unwrap();
     let first = first.id().unwrap();
@@ -527,7 +537,7 @@ async fn signal_or_insert_counts_a_dedup_key_once<S: Store + Inspect + Clone>(st
         sending.await.unwrap()
     };
     let SignalledOrInserted::Inserted(id) = send().await else {
-        panic!("nobody was there");
+        panic!("the instance existed before");
     };
     let again = send().await;
     let duplicate = Delivery::Duplicate { instance: id.get() };
@@ -536,7 +546,7 @@ async fn signal_or_insert_counts_a_dedup_key_once<S: Store + Inspect + Clone>(st
     assert_eq!(engine.wait(id, LONG).await.unwrap(), [7, 8]);
 }
 
-async fn signal_or_insert_without_a_key_is_refused_with_the_way_to_mend_it<
+async fn signal_or_insert_without_a_key_is_refused_and_the_error_names_the_fix<
     S: Store + Inspect + Clone,
 >(
     store: S,

@@ -1,4 +1,4 @@
-//! Ending instances whatever they do.
+//! Terminates: instances that end at once, in any status.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -12,19 +12,19 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 on_both_stores!(
-    a_running_step_is_dropped_where_it_awaits_and_its_slot_is_free,
-    what_waits_for_a_slot_when_it_is_terminated_does_not_begin,
-    what_was_terminated_unheard_is_dropped_all_the_same,
-    terminating_again_is_an_answer,
-    a_terminated_one_frees_its_key_and_the_next_of_its_partition,
-    who_waits_for_what_is_terminated_hears_of_it,
+    a_terminated_step_is_dropped_where_it_awaits_and_frees_its_slot,
+    an_instance_terminated_while_it_waits_for_a_slot_does_not_start,
+    a_terminated_step_is_dropped_without_the_hint,
+    a_terminate_of_an_ended_or_missing_instance_is_answered,
+    a_terminated_instance_frees_its_key_and_its_partition_key,
+    a_terminate_ends_the_wait_of_a_client,
 );
 
 fn ada() -> Note {
     Note::by("ada").because("enough")
 }
 
-/// One slot, so that a step that keeps it is noticed.
+/// An engine with one slot. A step that kept it would be noticed.
 async fn alone(store: impl Store + Inspect, kid: &Kid) -> Engine {
     let builder = Engine::builder(store).machine(kid.clone());
     builder.queue("default", 1).start().await.unwrap()
@@ -32,11 +32,14 @@ async fn alone(store: impl Store + Inspect, kid: &Kid) -> Engine {
 
 async fn lingering(engine: &Engine, kid: &Kid) -> Id<Kid> {
     let id = insert(engine, New::<Kid>(Play::Linger)).await;
-    eventually("it runs", async || !kid.seen.lock().unwrap().is_empty()).await;
+    eventually("the step runs", async || {
+        !kid.seen.lock().unwrap().is_empty()
+    })
+    .await;
     id
 }
 
-async fn a_running_step_is_dropped_where_it_awaits_and_its_slot_is_free<
+async fn a_terminated_step_is_dropped_where_it_awaits_and_frees_its_slot<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -47,11 +50,11 @@ async fn a_running_step_is_dropped_where_it_awaits_and_its_slot_is_free<
     let begun = Instant::now();
     let answer = engine.terminate(id, ada()).await.unwrap();
     assert_eq!(answer, TerminateAnswer::Terminated(Status::Executing));
-    eventually("it is dropped", async || {
+    eventually("the step is dropped", async || {
         kid.dropped.load(Ordering::SeqCst) == 1
     })
     .await;
-    // The lease is far longer: it was told.
+    // The lease is much longer, so only a hint is this fast.
     assert!(begun.elapsed() < Duration::from_secs(5), "{begun:?}");
     let next = insert(&engine, New::<Kid>(Play::Win(7))).await;
     assert_eq!(engine.wait(next, LONG).await.unwrap(), 7);
@@ -64,7 +67,9 @@ async fn a_running_step_is_dropped_where_it_awaits_and_its_slot_is_free<
     assert!(engine.shutdown().await.in_time);
 }
 
-async fn what_waits_for_a_slot_when_it_is_terminated_does_not_begin<S: Store + Inspect + Clone>(
+async fn an_instance_terminated_while_it_waits_for_a_slot_does_not_start<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let kid = Kid::default();
@@ -74,7 +79,10 @@ async fn what_waits_for_a_slot_when_it_is_terminated_does_not_begin<S: Store + I
     for _ in 0..3 {
         ids.push(insert(&engine, New::<Kid>(Play::Linger)).await);
     }
-    eventually("two run", async || kid.seen.lock().unwrap().len() == 2).await;
+    eventually("two steps run", async || {
+        kid.seen.lock().unwrap().len() == 2
+    })
+    .await;
     let last = ids.pop().unwrap();
     engine.terminate(last, ada()).await.unwrap();
     for id in ids {
@@ -87,7 +95,7 @@ async fn what_waits_for_a_slot_when_it_is_terminated_does_not_begin<S: Store + I
     assert_eq!(kid.dropped.load(Ordering::SeqCst), 0);
 }
 
-async fn what_was_terminated_unheard_is_dropped_all_the_same<S: Store + Inspect + Clone>(store: S) {
+async fn a_terminated_step_is_dropped_without_the_hint<S: Store + Inspect + Clone>(store: S) {
     let kid = Kid::default();
     let builder = Engine::builder(Through::new(store.clone()).mute()).machine(kid.clone());
     let builder = builder
@@ -96,7 +104,7 @@ async fn what_was_terminated_unheard_is_dropped_all_the_same<S: Store + Inspect 
     let engine = builder.start().await.unwrap();
     let id = lingering(&engine, &kid).await;
     Client::new(store).terminate(id, ada()).await.unwrap();
-    eventually("it is dropped", async || {
+    eventually("the step is dropped", async || {
         kid.dropped.load(Ordering::SeqCst) == 1
     })
     .await;
@@ -104,24 +112,27 @@ async fn what_was_terminated_unheard_is_dropped_all_the_same<S: Store + Inspect 
     assert_eq!(engine.wait(next, LONG).await.unwrap(), 7);
 }
 
-async fn terminating_again_is_an_answer<S: Store + Inspect + Clone>(store: S) {
+async fn a_terminate_of_an_ended_or_missing_instance_is_answered<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let client = Client::new(store);
     let id = insert(&client, New::<Kid>(Play::Win(1))).await;
-    // A cancel that waits to be answered does not keep it.
+    // A cancel without its answer does not prevent a terminate.
     client.cancel(id, ada()).await.unwrap();
-    let end = async || client.terminate(id, ada()).await.unwrap();
-    assert_eq!(end().await, TerminateAnswer::Terminated(Status::Runnable));
+    let terminate = async || client.terminate(id, ada()).await.unwrap();
     assert_eq!(
-        end().await,
+        terminate().await,
+        TerminateAnswer::Terminated(Status::Runnable)
+    );
+    assert_eq!(
+        terminate().await,
         TerminateAnswer::AlreadyEnded(Status::Cancelled)
     );
-    let nobody = client.terminate(InstanceId(4711), ada()).await.unwrap();
-    assert_eq!(nobody, TerminateAnswer::NotFound);
+    let missing = client.terminate(InstanceId(4711), ada()).await.unwrap();
+    assert_eq!(missing, TerminateAnswer::NotFound);
 }
 
-async fn a_terminated_one_frees_its_key_and_the_next_of_its_partition<
-    S: Store + Inspect + Clone,
->(
+async fn a_terminated_instance_frees_its_key_and_its_partition_key<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let kid = Kid::default();
@@ -129,7 +140,10 @@ async fn a_terminated_one_frees_its_key_and_the_next_of_its_partition<
     let engine = builder.queue("default", 4).start().await.unwrap();
     let first = New::<Kid>(Play::Linger).key("room").partition_key("bed");
     let first = insert(&engine, first).await;
-    eventually("it runs", async || !kid.seen.lock().unwrap().is_empty()).await;
+    eventually("the step runs", async || {
+        !kid.seen.lock().unwrap().is_empty()
+    })
+    .await;
     let second = insert(&engine, New::<Kid>(Play::Win(2)).partition_key("bed")).await;
     engine.terminate(first, ada()).await.unwrap();
     assert_eq!(engine.wait(second, LONG).await.unwrap(), 2);
@@ -137,7 +151,7 @@ async fn a_terminated_one_frees_its_key_and_the_next_of_its_partition<
     assert_eq!(engine.wait(third, LONG).await.unwrap(), 3);
 }
 
-async fn who_waits_for_what_is_terminated_hears_of_it<S: Store + Inspect + Clone>(store: S) {
+async fn a_terminate_ends_the_wait_of_a_client<S: Store + Inspect + Clone>(store: S) {
     let kid = Kid::default();
     let engine = alone(store, &kid).await;
     let id = lingering(&engine, &kid).await;
@@ -147,7 +161,7 @@ async fn who_waits_for_what_is_terminated_hears_of_it<S: Store + Inspect + Clone
     });
     engine.terminate(id, ada()).await.unwrap();
     let Err(WaitError::Ended { status, .. }) = waiting.await.unwrap() else {
-        panic!("it has no output");
+        panic!("a cancelled instance has no output");
     };
     assert_eq!(status, Status::Cancelled);
 }

@@ -1,4 +1,4 @@
-//! Inserting, waiting, looking and operating, with and without an engine.
+//! Clients: inserts, waits, reads and acts of operators, with and without an engine.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -16,42 +16,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 on_both_stores!(
-    a_hundred_thousand_are_inserted_at_once,
-    inserting_nothing_is_nothing,
-    one_bad_instance_keeps_all_of_a_batch_out_and_is_named,
+    a_hundred_thousand_instances_are_inserted_in_one_call,
+    an_insert_of_no_instances_returns_no_answers,
+    an_invalid_instance_refuses_its_whole_batch_and_is_named,
     an_instance_whose_state_cannot_be_stored_is_refused,
-    a_signal_that_cannot_be_stored_is_refused_by_its_name,
-    wait_gives_the_output_by_id_key_and_what_insert_answered,
-    wait_for_what_failed_is_an_error_with_the_reason,
-    wait_for_what_was_cancelled_is_an_error_with_the_reason,
-    wait_for_what_takes_longer_is_an_error_with_the_instance_as_it_is,
-    wait_for_what_is_not_there_is_an_error,
-    wait_by_a_key_that_was_given_up_finds_the_latest_that_held_it,
+    a_signal_that_cannot_be_stored_is_refused_with_its_name,
+    wait_returns_the_output_by_id_by_key_and_by_the_answer_of_insert,
+    wait_for_a_failed_instance_is_an_error_with_the_reason,
+    wait_for_a_cancelled_instance_is_an_error_with_the_reason,
+    a_wait_that_times_out_is_an_error_with_the_current_instance,
+    wait_for_a_missing_instance_is_an_error,
+    wait_by_a_released_key_finds_its_latest_holder,
     wait_for_an_id_of_another_machine_is_an_error,
-    a_key_finds_who_held_it_after_the_end,
+    a_key_finds_its_last_holder_after_the_end,
     operators_act_by_key,
-    a_queue_that_does_not_exist_is_told_from_one_that_does,
+    missing_queue_names_similar_queues_for_an_unknown_one,
     wait_for_an_output_of_another_shape_is_an_error,
     wait_settled_ends_at_a_park,
-    many_wait_for_one,
-    get_finds_by_id_and_by_key,
-    list_filters,
-    list_goes_page_by_page_without_gaps_or_doubles,
-    count_counts_what_fits,
-    what_does_not_fit_a_page_is_refused,
+    many_clients_can_wait_for_one_instance,
+    get_finds_an_instance_by_id_and_by_key,
+    list_and_count_apply_their_filter,
+    list_returns_pages_without_gaps_or_duplicates,
+    count_counts_the_instances_of_a_queue,
+    a_page_larger_than_the_limit_is_refused,
     retry_runs_a_failed_instance_again_at_its_step,
-    retry_of_what_did_not_end_badly_is_an_answer,
+    a_retry_of_a_done_parked_or_missing_instance_is_answered,
     pause_holds_a_queue_back_and_resume_lets_it_go,
-    delete_removes_what_has_ended,
+    delete_removes_ended_instances_only,
     delete_spares_a_child_whose_parent_lives,
-    terminate_ends_what_is_parked,
-    terminate_ends_what_runs_and_its_outcome_is_dropped,
-    terminate_of_what_has_ended_is_an_answer,
-    operators_are_remembered,
-    queues_and_workers_can_be_seen,
+    terminate_ends_a_parked_instance,
+    terminate_ends_a_running_instance_and_its_outcome_is_dropped,
+    terminate_all_answers_for_ended_and_missing_instances,
+    the_acts_of_operators_are_stored_with_name_and_reason,
+    a_client_reads_queues_and_workers,
 );
 
-/// Obeys.
+/// Does what its state says.
 #[derive(Clone, Default)]
 struct Servant {
     mended: Arc<AtomicBool>,
@@ -117,7 +117,7 @@ impl Machine for Servant {
     }
 }
 
-/// Says that the same instances lead to something else.
+/// Declares another output for the same instances.
 struct Impostor;
 
 impl Machine for Impostor {
@@ -126,7 +126,7 @@ impl Machine for Impostor {
     type Output = String;
 
     async fn step(&self, _: Task, _cx: &Context) -> StepResult<Self> {
-        unreachable!("it is never registered")
+        unreachable!("this machine is never registered")
     }
 }
 
@@ -134,14 +134,16 @@ fn operator() -> Note {
     Note::by("ada").because("testing")
 }
 
-async fn a_hundred_thousand_are_inserted_at_once<S: Store + Inspect + Clone>(store: S) {
+async fn a_hundred_thousand_instances_are_inserted_in_one_call<S: Store + Inspect + Clone>(
+    store: S,
+) {
     const MANY: u32 = 100_000;
     let client = Client::new(store);
     let many = (0..MANY).map(|number| New::<Servant>(Task::Answer(number)));
     let inserted = client.insert_many(many).await.unwrap();
     assert_eq!(inserted.len(), MANY as usize);
     assert!(inserted.iter().all(Inserted::is_new));
-    // In the order they were given: their ids grow, and the last is the last.
+    // The ids are in the order of the insert, and the last state has the last id.
     assert!(inserted.is_sorted_by_key(|inserted| inserted.id().unwrap().get()));
     let last = inserted.last().unwrap().id().unwrap();
     let last = client.get(last).await.unwrap().unwrap();
@@ -150,13 +152,13 @@ async fn a_hundred_thousand_are_inserted_at_once<S: Store + Inspect + Clone>(sto
     assert!(matches!(all, Count::Exactly(n) | Count::AtLeast(n) if n == u64::from(MANY)));
 }
 
-async fn inserting_nothing_is_nothing<S: Store + Inspect + Clone>(store: S) {
+async fn an_insert_of_no_instances_returns_no_answers<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let nothing = client.insert_many::<Servant>([]).await.unwrap();
     assert!(nothing.is_empty());
 }
 
-async fn one_bad_instance_keeps_all_of_a_batch_out_and_is_named<S: Store + Inspect + Clone>(
+async fn an_invalid_instance_refuses_its_whole_batch_and_is_named<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let client = Client::new(store);
@@ -179,7 +181,7 @@ async fn an_instance_whose_state_cannot_be_stored_is_refused<S: Store + Inspect 
     assert!(refusal.to_string().contains("\\u0000"), "{refusal}");
 }
 
-async fn a_signal_that_cannot_be_stored_is_refused_by_its_name<S: Store + Inspect + Clone>(
+async fn a_signal_that_cannot_be_stored_is_refused_with_its_name<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let client = Client::new(store);
@@ -190,7 +192,9 @@ async fn a_signal_that_cannot_be_stored_is_refused_by_its_name<S: Store + Inspec
     assert!(client.signals(id.get(), None).await.unwrap().is_empty());
 }
 
-async fn wait_gives_the_output_by_id_key_and_what_insert_answered<S: Store + Inspect + Clone>(
+async fn wait_returns_the_output_by_id_by_key_and_by_the_answer_of_insert<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let engine = running(store, Servant::default()).await;
@@ -207,7 +211,9 @@ async fn wait_gives_the_output_by_id_key_and_what_insert_answered<S: Store + Ins
     assert_eq!(engine.wait(plain, LONG).await.unwrap(), 7);
 }
 
-async fn wait_for_what_failed_is_an_error_with_the_reason<S: Store + Inspect + Clone>(store: S) {
+async fn wait_for_a_failed_instance_is_an_error_with_the_reason<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store, Servant::default()).await;
     let task = insert::<Servant>(&engine, New(Task::Fail)).await;
     let error = engine.wait(task, LONG).await.unwrap_err();
@@ -222,7 +228,7 @@ async fn wait_for_what_failed_is_an_error_with_the_reason<S: Store + Inspect + C
     assert_eq!(reason.as_deref(), Some("broken"));
 }
 
-async fn wait_for_what_was_cancelled_is_an_error_with_the_reason<S: Store + Inspect + Clone>(
+async fn wait_for_a_cancelled_instance_is_an_error_with_the_reason<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = running(store, Servant::default()).await;
@@ -234,9 +240,7 @@ async fn wait_for_what_was_cancelled_is_an_error_with_the_reason<S: Store + Insp
     );
 }
 
-async fn wait_for_what_takes_longer_is_an_error_with_the_instance_as_it_is<
-    S: Store + Inspect + Clone,
->(
+async fn a_wait_that_times_out_is_an_error_with_the_current_instance<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = running(store, Servant::default()).await;
@@ -258,12 +262,12 @@ async fn wait_for_what_takes_longer_is_an_error_with_the_instance_as_it_is<
         (instance.id, instance.status),
         (task.get(), Status::AwaitingSignal)
     );
-    // It goes on, and can be waited for again.
+    // The instance goes on, and another wait finds its end.
     engine.signal(task, Go).await.unwrap();
     assert_eq!(engine.wait(task, LONG).await.unwrap(), 7);
 }
 
-async fn wait_for_what_is_not_there_is_an_error<S: Store + Inspect + Clone>(store: S) {
+async fn wait_for_a_missing_instance_is_an_error<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let missing = Id::<Servant>::of(InstanceId(4711));
     let by_id = client.wait(missing, LONG).await.unwrap_err();
@@ -275,11 +279,7 @@ async fn wait_for_what_is_not_there_is_an_error<S: Store + Inspect + Clone>(stor
     }
 }
 
-async fn wait_by_a_key_that_was_given_up_finds_the_latest_that_held_it<
-    S: Store + Inspect + Clone,
->(
-    store: S,
-) {
+async fn wait_by_a_released_key_finds_its_latest_holder<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Servant::default()).await;
     for number in [7, 8] {
         let id = insert(&engine, New::<Servant>(Task::Answer(number)).key("task:1")).await;
@@ -287,7 +287,7 @@ async fn wait_by_a_key_that_was_given_up_finds_the_latest_that_held_it<
         let by_key = engine.wait(Servant::key("task:1"), LONG).await.unwrap();
         assert_eq!(by_key, number);
     }
-    // Resolved once: the next holder's result is not the answer.
+    // A wait finds the holder of the key once, and keeps to it.
     let parked = insert(&engine, New::<Servant>(Task::Park).key("task:1")).await;
     engine.wait_settled(parked, LONG).await.unwrap();
     let waiting = {
@@ -298,7 +298,7 @@ async fn wait_by_a_key_that_was_given_up_finds_the_latest_that_held_it<
     assert_eq!(waiting.await.unwrap().unwrap(), 7);
 }
 
-/// Another machine, whose output reads what the servant's reads.
+/// Another machine with the same type of output.
 struct Stranger;
 
 impl Machine for Stranger {
@@ -307,7 +307,7 @@ impl Machine for Stranger {
     type Output = u32;
 
     async fn step(&self, _: Task, _cx: &Context) -> StepResult<Self> {
-        unreachable!("it is never registered")
+        unreachable!("this machine is never registered")
     }
 }
 
@@ -321,13 +321,13 @@ async fn wait_for_an_id_of_another_machine_is_an_error<S: Store + Inspect + Clon
     for id in [done, held] {
         let mistaken = Id::<Stranger>::of(id.get());
         let error = engine.wait(mistaken, LONG).await.unwrap_err();
-        let words = format!("instance {id} is of machine servant, not of stranger");
-        assert_eq!(error.to_string(), words);
+        let expected = format!("instance {id} is of machine servant, not of stranger");
+        assert_eq!(error.to_string(), expected);
     }
     servant.go_on.notify_one();
 }
 
-async fn a_key_finds_who_held_it_after_the_end<S: Store + Inspect + Clone>(store: S) {
+async fn a_key_finds_its_last_holder_after_the_end<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Servant::default()).await;
     let key = || Servant::key("task:1");
     assert!(engine.get(key()).await.unwrap().is_none());
@@ -346,31 +346,35 @@ async fn a_key_finds_who_held_it_after_the_end<S: Store + Inspect + Clone>(store
 async fn operators_act_by_key<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Servant::default()).await;
     let key = || Servant::key("task:1");
-    let nobody = engine.cancel(key(), operator()).await.unwrap();
-    assert_eq!(nobody, CancelAnswer::NotFound);
-    let nobody = engine.terminate_tree(key(), operator()).await.unwrap();
-    assert_eq!(nobody, TerminateAnswer::NotFound);
+    let missing = engine.cancel(key(), operator()).await.unwrap();
+    assert_eq!(missing, CancelAnswer::NotFound);
+    let missing = engine.terminate_tree(key(), operator()).await.unwrap();
+    assert_eq!(missing, TerminateAnswer::NotFound);
     let parked = insert(&engine, New::<Servant>(Task::Park).key("task:1")).await;
     engine.wait_settled(parked, LONG).await.unwrap();
-    let asked = engine.cancel(key(), operator()).await.unwrap();
-    assert_eq!(asked, CancelAnswer::Requested(Status::AwaitingSignal));
+    let requested = engine.cancel(key(), operator()).await.unwrap();
+    assert_eq!(requested, CancelAnswer::Requested(Status::AwaitingSignal));
     let ended = engine.wait_ended(parked, LONG).await.unwrap();
     assert_eq!(ended.status, Status::Cancelled);
     let retried = engine.retry(key(), operator()).await.unwrap();
     assert_eq!(retried, RetryAnswer::Retried);
-    // It goes on at the step after the wait.
+    // The instance goes on at the step after the wait.
     assert_eq!(engine.wait(parked, LONG).await.unwrap(), 7);
     let next = insert(&engine, New::<Servant>(Task::Park).key("task:1")).await;
     engine.wait_settled(next, LONG).await.unwrap();
     let ended = engine.terminate(key(), operator()).await.unwrap();
     assert_eq!(ended, TerminateAnswer::Terminated(Status::AwaitingSignal));
-    let gone = engine.delete(key(), operator()).await.unwrap();
-    assert_eq!(gone, DeleteAnswer::Deleted);
+    let deleted = engine.delete(key(), operator()).await.unwrap();
+    assert_eq!(deleted, DeleteAnswer::Deleted);
     let found = engine.get(key()).await.unwrap().unwrap();
-    assert_eq!(found.id, parked.get(), "the latest that is stored");
+    assert_eq!(
+        found.id,
+        parked.get(),
+        "the key finds the latest holder that is stored"
+    );
 }
 
-async fn a_queue_that_does_not_exist_is_told_from_one_that_does<S: Store + Inspect + Clone>(
+async fn missing_queue_names_similar_queues_for_an_unknown_one<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let client = Client::new(store.clone());
@@ -386,7 +390,7 @@ async fn a_queue_that_does_not_exist_is_told_from_one_that_does<S: Store + Inspe
     assert_eq!(near.first().map(String::as_str), Some("mail"));
     assert!(
         client.pause("mial", operator()).await.unwrap(),
-        "in advance"
+        "a queue can be paused in advance"
     );
     assert_eq!(client.missing_queue("mial").await.unwrap(), None);
 }
@@ -414,7 +418,7 @@ async fn wait_settled_ends_at_a_park<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(settled(done).await, Status::Done);
 }
 
-async fn many_wait_for_one<S: Store + Inspect + Clone>(store: S) {
+async fn many_clients_can_wait_for_one_instance<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Servant::default()).await;
     let id = insert::<Servant>(&engine, New(Task::Park)).await;
     let mut waits = tokio::task::JoinSet::new();
@@ -426,7 +430,7 @@ async fn many_wait_for_one<S: Store + Inspect + Clone>(store: S) {
     assert!(waits.join_all().await.into_iter().all(|output| output == 7));
 }
 
-/// Waits on a handle of its own for what an engine does on another.
+/// Waits in a client for an instance that an engine runs on another store of the same database.
 async fn wait_without_an_engine(there: impl Store + Inspect, here: impl Store + Inspect) {
     let engine = running(there, Servant::default()).await;
     let client = Client::new(here);
@@ -458,7 +462,7 @@ async fn a_client_without_an_engine_waits_on_another_connection_of_postgresql() 
     .await;
 }
 
-async fn get_finds_by_id_and_by_key<S: Store + Inspect + Clone>(store: S) {
+async fn get_finds_an_instance_by_id_and_by_key<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let new = New::<Servant>(Task::Answer(7)).key("task:1").priority(-3);
     let id = insert(&client, new.partition_key("ada").queue("later")).await;
@@ -475,7 +479,7 @@ async fn get_finds_by_id_and_by_key<S: Store + Inspect + Clone>(store: S) {
     assert!(client.get(InstanceId(4711)).await.unwrap().is_none());
 }
 
-async fn list_filters<S: Store + Inspect + Clone>(store: S) {
+async fn list_and_count_apply_their_filter<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Servant::default()).await;
     let parked = insert(&engine, New::<Servant>(Task::Park).key("task:1")).await;
     let done = insert::<Servant>(&engine, New(Task::Answer(7))).await;
@@ -539,7 +543,7 @@ async fn list_filters<S: Store + Inspect + Clone>(store: S) {
     }
 }
 
-async fn list_goes_page_by_page_without_gaps_or_doubles<S: Store + Inspect + Clone>(store: S) {
+async fn list_returns_pages_without_gaps_or_duplicates<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let tasks = (0..25).map(|number| New::<Servant>(Task::Answer(number)));
     let inserted = client.insert_many(tasks).await.unwrap();
@@ -557,7 +561,7 @@ async fn list_goes_page_by_page_without_gaps_or_doubles<S: Store + Inspect + Clo
         if before.is_none() {
             break;
         }
-        // What comes in meanwhile is newer than where we are.
+        // Instances inserted meanwhile are newer than the next page.
         insert::<Servant>(&client, New(Task::Park)).await;
     }
     let mut expected: Vec<_> = inserted.iter().map(|it| it.id().unwrap().get()).collect();
@@ -566,7 +570,7 @@ async fn list_goes_page_by_page_without_gaps_or_doubles<S: Store + Inspect + Clo
     assert_eq!(sizes, [10, 10, 5]);
 }
 
-async fn count_counts_what_fits<S: Store + Inspect + Clone>(store: S) {
+async fn count_counts_the_instances_of_a_queue<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let tasks = (0..30).map(|number| {
         let queue = if number % 3 == 0 { "a" } else { "b" };
@@ -585,7 +589,7 @@ async fn count_counts_what_fits<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(count(Some("c")).await, Count::Exactly(0));
 }
 
-async fn what_does_not_fit_a_page_is_refused<S: Store + Inspect + Clone>(store: S) {
+async fn a_page_larger_than_the_limit_is_refused<S: Store + Inspect + Clone>(store: S) {
     let request = ListRequest {
         limit: limits::PAGE_MAX + 1,
         ..ListRequest::default()
@@ -603,11 +607,13 @@ async fn retry_runs_a_failed_instance_again_at_its_step<S: Store + Inspect + Clo
     servant.mended.store(true, Ordering::SeqCst);
     let answer = engine.retry(id, operator()).await.unwrap();
     assert_eq!(answer, RetryAnswer::Retried);
-    // Its attempts count anew.
+    // The attempts start again at 0.
     assert_eq!(engine.wait(id, LONG).await.unwrap(), 0);
 }
 
-async fn retry_of_what_did_not_end_badly_is_an_answer<S: Store + Inspect + Clone>(store: S) {
+async fn a_retry_of_a_done_parked_or_missing_instance_is_answered<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store, Servant::default()).await;
     let done = insert::<Servant>(&engine, New(Task::Answer(7))).await;
     let parked = insert::<Servant>(&engine, New(Task::Park)).await;
@@ -631,7 +637,7 @@ async fn pause_holds_a_queue_back_and_resume_lets_it_go<S: Store + Inspect + Clo
     assert!(engine.pause("default", operator()).await.unwrap());
     assert!(
         !engine.pause("default", operator()).await.unwrap(),
-        "it was paused"
+        "the queue is paused already"
     );
     let held = insert::<Servant>(&engine, New(Task::Answer(1))).await;
     let other = insert(&engine, New::<Servant>(Task::Answer(2)).queue("other")).await;
@@ -652,7 +658,7 @@ async fn pause_holds_a_queue_back_and_resume_lets_it_go<S: Store + Inspect + Clo
     assert!(!engine.resume("default", operator()).await.unwrap());
 }
 
-async fn delete_removes_what_has_ended<S: Store + Inspect + Clone>(store: S) {
+async fn delete_removes_ended_instances_only<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Servant::default()).await;
     let done = insert::<Servant>(&engine, New(Task::Answer(7))).await;
     let parked = insert::<Servant>(&engine, New(Task::Park)).await;
@@ -681,7 +687,7 @@ async fn delete_spares_a_child_whose_parent_lives<S: Store + Inspect + Clone>(st
     assert_eq!(delete().await, DeleteAnswer::Deleted);
 }
 
-async fn terminate_ends_what_is_parked<S: Store + Inspect + Clone>(store: S) {
+async fn terminate_ends_a_parked_instance<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Servant::default()).await;
     let id = insert::<Servant>(&engine, New(Task::Park)).await;
     engine.wait_settled(id, LONG).await.unwrap();
@@ -699,7 +705,11 @@ async fn terminate_ends_what_is_parked<S: Store + Inspect + Clone>(store: S) {
     );
 }
 
-async fn terminate_ends_what_runs_and_its_outcome_is_dropped<S: Store + Inspect + Clone>(store: S) {
+async fn terminate_ends_a_running_instance_and_its_outcome_is_dropped<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let servant = Servant::default();
     let engine = running(store, servant.clone()).await;
     let id = insert::<Servant>(&engine, New(Task::Hold)).await;
@@ -707,13 +717,15 @@ async fn terminate_ends_what_runs_and_its_outcome_is_dropped<S: Store + Inspect 
     let answer = engine.terminate(id, operator()).await.unwrap();
     assert_eq!(answer, TerminateAnswer::Terminated(Status::Executing));
     servant.go_on.notify_one();
-    // A stop waits for the step and for what it wants to write.
+    // The shutdown waits for the step and for its commit.
     assert!(engine.shutdown().await.in_time);
     let ended = engine.get(id).await.unwrap().unwrap();
     assert_eq!((ended.status, ended.result), (Status::Cancelled, None));
 }
 
-async fn terminate_of_what_has_ended_is_an_answer<S: Store + Inspect + Clone>(store: S) {
+async fn terminate_all_answers_for_ended_and_missing_instances<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = running(store, Servant::default()).await;
     let done = insert::<Servant>(&engine, New(Task::Answer(7))).await;
     engine.wait(done, LONG).await.unwrap();
@@ -726,14 +738,16 @@ async fn terminate_of_what_has_ended_is_an_answer<S: Store + Inspect + Clone>(st
     assert_eq!(answers, expected);
 }
 
-async fn operators_are_remembered<S: Store + Inspect + Clone>(store: S) {
+async fn the_acts_of_operators_are_stored_with_name_and_reason<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let client = Client::new(store);
     let id = insert::<Servant>(&client, New(Task::Park)).await;
     client.terminate(id, operator()).await.unwrap();
     client.retry(id, Note::by("bob")).await.unwrap();
     client.pause("default", operator()).await.unwrap();
-    let done_to_it = client.operations(Some(id.get())).await.unwrap();
-    let done_to_it: Vec<_> = done_to_it
+    let operations = client.operations(Some(id.get())).await.unwrap();
+    let operations: Vec<_> = operations
         .iter()
         .map(|it| {
             (
@@ -753,24 +767,24 @@ async fn operators_are_remembered<S: Store + Inspect + Clone>(store: S) {
             Some(Status::Runnable),
         ),
     ];
-    assert_eq!(done_to_it, expected);
-    let done = client.operations(None).await.unwrap();
-    assert_eq!((done.len(), done[0].verb), (3, Verb::Pause));
+    assert_eq!(operations, expected);
+    let all = client.operations(None).await.unwrap();
+    assert_eq!((all.len(), all[0].verb), (3, Verb::Pause));
 }
 
-async fn queues_and_workers_can_be_seen<S: Store + Inspect + Clone>(store: S) {
+async fn a_client_reads_queues_and_workers<S: Store + Inspect + Clone>(store: S) {
     let servant = Servant::default();
     let store = Through::new(store);
     let builder = Engine::builder(store.clone()).machine(servant.clone());
     let builder = builder.queue("default", 1).queue("other", 1).name("butler");
     let engine = builder.start().await.unwrap();
-    store.first_looks(2).await;
+    store.first_claims(2).await;
     insert::<Servant>(&engine, New(Task::Hold)).await;
     servant.here.notified().await;
     insert::<Servant>(&engine, New(Task::Hold)).await;
     let later = New::<Servant>(Task::Hold).delay(Duration::from_secs(3600));
     insert(&engine, later).await;
-    // A claim that was under way beside the insert waits for the slot, and is given back after a while.
+    // A claim that raced the insert waits for the slot, and is given back after a while.
     eventually("one executes, one waits and one is delayed", async || {
         let queues = engine.queues().await.unwrap();
         let queue = queues.iter().find(|queue| queue.name == "default").unwrap();
@@ -785,7 +799,7 @@ async fn queues_and_workers_can_be_seen<S: Store + Inspect + Clone>(store: S) {
         ("butler", &["default".to_owned(), "other".to_owned()][..])
     );
     servant.go_on.notify_one();
-    eventually("the second one runs", async || {
+    eventually("the second instance runs", async || {
         engine.queues().await.unwrap()[0].eligible == Count::Exactly(0)
     })
     .await;

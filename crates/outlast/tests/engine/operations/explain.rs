@@ -1,4 +1,4 @@
-//! What an instance waits for, as people are told it.
+//! `explain`: one sentence about what an instance waits for, or how it ended.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 on_both_stores!(
-    a_park_names_its_signal_and_its_deadline,
-    a_join_counts_its_children,
-    what_is_due_says_why_nobody_runs_it,
-    a_line_behind_a_partition_key_names_who_is_in_front,
-    a_retry_says_when_and_why,
-    what_runs_names_its_worker,
-    what_nobody_runs_any_more_waits_for_the_reaper,
-    what_has_ended_says_how,
+    explain_names_the_signals_and_the_deadline_of_a_parked_instance,
+    explain_counts_the_children_of_a_join,
+    explain_says_why_no_worker_runs_a_due_instance,
+    explain_names_the_instance_that_holds_the_partition_key,
+    explain_shows_the_time_and_the_error_of_a_retry,
+    explain_names_the_worker_of_a_running_instance,
+    explain_says_that_the_claim_of_a_dead_worker_waits_for_the_reaper,
+    explain_says_how_an_instance_has_ended,
 );
 
 #[derive(Clone, Default)]
@@ -73,27 +73,31 @@ async fn explained(client: &Client, id: Id<Clerk>) -> String {
 }
 
 #[track_caller]
-fn assert_reads(said: &str, begins: &str, ends: &str) {
-    assert!(said.starts_with(begins) && said.ends_with(ends), "{said}");
+fn assert_reads(text: &str, begins: &str, ends: &str) {
+    assert!(text.starts_with(begins) && text.ends_with(ends), "{text}");
 }
 
-async fn a_park_names_its_signal_and_its_deadline<S: Store + Inspect + Clone>(store: S) {
+async fn explain_names_the_signals_and_the_deadline_of_a_parked_instance<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let engine = running(store, Clerk::default()).await;
     let parked = insert::<Clerk>(&engine, New(Task::Park)).await;
     let asleep = insert::<Clerk>(&engine, New(Task::Sleep)).await;
     engine.wait_settled(parked, LONG).await.unwrap();
     engine.wait_settled(asleep, LONG).await.unwrap();
-    let said = explained(&engine, parked).await;
+    let text = explained(&engine, parked).await;
     assert_reads(
-        &said,
+        &text,
         "waits for signal paid or refused until ",
         " UTC (in 59 min)",
     );
-    let said = explained(&engine, asleep).await;
-    assert_reads(&said, "sleeps until ", " UTC (in 59 min)");
+    let text = explained(&engine, asleep).await;
+    assert_reads(&text, "sleeps until ", " UTC (in 59 min)");
 }
 
-async fn a_join_counts_its_children<S: Store + Inspect + Clone>(store: S) {
+async fn explain_counts_the_children_of_a_join<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Clerk::default()).await;
     let parent = insert::<Clerk>(&engine, New(Task::FanOut)).await;
     eventually("one of three children is left", async || {
@@ -102,7 +106,7 @@ async fn a_join_counts_its_children<S: Store + Inspect + Clone>(store: S) {
     .await;
 }
 
-async fn what_is_due_says_why_nobody_runs_it<S: Store + Inspect + Clone>(store: S) {
+async fn explain_says_why_no_worker_runs_a_due_instance<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store.clone());
     let id = insert::<Clerk>(&client, New(Task::Park)).await;
     assert_eq!(
@@ -134,16 +138,18 @@ async fn what_is_due_says_why_nobody_runs_it<S: Store + Inspect + Clone>(store: 
     );
     let later = New::<Clerk>(Task::Park).delay(Duration::from_secs(3600));
     let later = insert(&client, later).await;
-    let said = explained(&client, later).await;
-    let nobody = "; no live worker of queue default has machine clerk version 1";
+    let text = explained(&client, later).await;
+    let no_worker = "; no live worker of queue default has machine clerk version 1";
     assert_reads(
-        &said,
+        &text,
         "runs step park at ",
-        &format!(" UTC (in 59 min){nobody}"),
+        &format!(" UTC (in 59 min){no_worker}"),
     );
 }
 
-async fn a_line_behind_a_partition_key_names_who_is_in_front<S: Store + Inspect + Clone>(store: S) {
+async fn explain_names_the_instance_that_holds_the_partition_key<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let clerk = Clerk::default();
     let engine = running(store, clerk.clone()).await;
     let keyed = |task| New::<Clerk>(task).partition_key("ada");
@@ -161,29 +167,33 @@ async fn a_line_behind_a_partition_key_names_who_is_in_front<S: Store + Inspect 
     engine.wait(third, LONG).await.unwrap();
 }
 
-async fn a_retry_says_when_and_why<S: Store + Inspect + Clone>(store: S) {
+async fn explain_shows_the_time_and_the_error_of_a_retry<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Clerk::default()).await;
     let id = insert::<Clerk>(&engine, New(Task::RetryLater)).await;
-    eventually("it is tried again later", async || {
-        let said = explained(&engine, id).await;
-        said == "retries step retry_later in 59 min (attempt 2): last error not yet"
+    eventually("the first attempt is over", async || {
+        let text = explained(&engine, id).await;
+        text == "retries step retry_later in 59 min (attempt 2): last error not yet"
     })
     .await;
 }
 
-async fn what_runs_names_its_worker<S: Store + Inspect + Clone>(store: S) {
+async fn explain_names_the_worker_of_a_running_instance<S: Store + Inspect + Clone>(store: S) {
     let clerk = Clerk::default();
     let engine = running(store, clerk.clone()).await;
     let id = insert::<Clerk>(&engine, New(Task::Hold)).await;
     clerk.here.notified().await;
-    let said = explained(&engine, id).await;
-    assert_reads(&said, "runs step hold on worker desk-1 (since ", " s)");
-    assert!(said.contains("; lease ends in "), "{said}");
+    let text = explained(&engine, id).await;
+    assert_reads(&text, "runs step hold on worker desk-1 (since ", " s)");
+    assert!(text.contains("; lease ends in "), "{text}");
     clerk.go_on.notify_one();
     engine.wait(id, LONG).await.unwrap();
 }
 
-async fn what_nobody_runs_any_more_waits_for_the_reaper<S: Store + Inspect + Clone>(store: S) {
+async fn explain_says_that_the_claim_of_a_dead_worker_waits_for_the_reaper<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let client = Client::new(store.clone());
     let id = insert::<Clerk>(&client, New(Task::Park)).await;
     let worker = NewWorker {
@@ -202,23 +212,23 @@ async fn what_nobody_runs_any_more_waits_for_the_reaper<S: Store + Inspect + Clo
         max: 1,
     };
     assert_eq!(store.claim(request).await.unwrap().claims.len(), 1);
-    // It holds a claim, so it stays, with a lease that is over.
+    // A worker that holds a claim is kept, with an expired lease.
     store.deregister(worker).await.unwrap();
-    let said = explained(&client, id).await;
+    let text = explained(&client, id).await;
     assert_reads(
-        &said,
+        &text,
         "runs step park on worker desk-2, whose lease ended ",
         " ago; the reaper gives it back",
     );
 }
 
-async fn what_has_ended_says_how<S: Store + Inspect + Clone>(store: S) {
+async fn explain_says_how_an_instance_has_ended<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Clerk::default()).await;
     let done = insert::<Clerk>(&engine, New(Task::End)).await;
     let failed = insert::<Clerk>(&engine, New(Task::Fail)).await;
     engine.wait_ended(done, LONG).await.unwrap();
     engine.wait_ended(failed, LONG).await.unwrap();
     assert_reads(&explained(&engine, done).await, "done ", " ago");
-    let said = explained(&engine, failed).await;
-    assert_reads(&said, "failed ", " ago at step fail: broken");
+    let text = explained(&engine, failed).await;
+    assert_reads(&text, "failed ", " ago at step fail: broken");
 }

@@ -1,4 +1,4 @@
-//! What can be seen of an engine: metrics, spans, and one trace across everything an instance starts.
+//! Metrics and spans of an engine, and the trace that an instance shares with all that it starts.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -25,11 +25,11 @@ use tracing_subscriber::registry::LookupSpan;
 on_both_stores!(
     every_metric_appears,
     spans_name_the_instance_and_carry_no_payloads,
-    one_trace_spans_waits_children_and_what_a_step_inserts,
-    a_propagator_says_where_a_trace_begins_and_is_handed_every_step,
+    one_trace_covers_waits_children_and_instances_inserted_by_a_step,
+    a_propagator_supplies_the_trace_and_gets_the_span_of_every_step,
 );
 
-/// What nobody but the steps may see.
+/// A secret in every payload. It must not be in a span.
 const SECRET: &str = "xyzzy-4711";
 
 #[derive(Clone)]
@@ -71,9 +71,9 @@ enum Stop {
     Sleep,
     Panic,
     Hold,
-    /// Has a child that is ended with it.
+    /// Has a child that is terminated with it.
     Guide,
-    /// Comes to itself, without end.
+    /// Leads to itself, without end.
     Circle,
     End,
 }
@@ -140,7 +140,7 @@ impl Machine for Tour {
     }
 }
 
-/// Awaits what nobody would remember, and is blocked.
+/// Awaits a future that is no call of the workflow, and is blocked.
 struct Stuck;
 
 impl Workflow for Stuck {
@@ -167,7 +167,7 @@ fn hello() -> Hello {
     }
 }
 
-/// A queue of its own for each test: where tests share a process, they share the recorder.
+/// Each test has a queue of its own, because tests in one process share the recorder.
 fn builder(store: impl Store + Inspect, machine: &Tour, queue: &str) -> EngineBuilder {
     let builder = Engine::builder(store).machine(machine.clone());
     builder.queue(queue, 10)
@@ -188,7 +188,7 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
     let recorder = recorder();
     let queue = support::unique_schema();
     let client = Client::new(store.clone());
-    // There before the gauges are first set.
+    // Inserted before the gauges are set for the first time.
     insert(&client, New::<Tour>(Stop::End).queue(&queue)).await;
     leave_a_dead_worker(&client, &store, &queue).await;
     let breaks = AtomicBool::new(true);
@@ -208,7 +208,7 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
         let id = insert(&engine, New::<Tour>(stop).queue(&queue)).await;
         engine.wait_ended(id, LONG).await.unwrap();
     }
-    // A claim that is lost while its step runs, and one that this build cannot run.
+    // A claim that is lost while its step runs. Then one that this build cannot run.
     let held = insert(&engine, New::<Tour>(Stop::Hold).queue(&queue)).await;
     machine.started.acquire().await.unwrap().forget();
     engine.terminate(held, Note::by("the test")).await.unwrap();
@@ -224,7 +224,7 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
 
     let mut seen = Seen::default();
     eventually("every metric is there", async || {
-        seen.look(recorder, &queue);
+        seen.add_snapshot(recorder, &queue);
         ALL.iter().all(|(name, ..)| seen.kinds.contains_key(*name))
     })
     .await;
@@ -239,11 +239,11 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
     let listed: BTreeSet<_> = ALL.iter().map(|(name, ..)| (*name).to_owned()).collect();
     assert_eq!(seen.kinds.keys().cloned().collect::<BTreeSet<_>>(), listed);
     engine.shutdown().await;
-    seen.look(recorder, &queue);
-    assert_eq!(seen.slots_busy, 0.0, "what was taken was freed");
+    seen.add_snapshot(recorder, &queue);
+    assert_eq!(seen.slots_busy, 0.0, "every slot is free again");
 }
 
-/// What a recorder has shown. Each look takes the values with it, so they are added up here.
+/// The metrics of a recorder so far. Each snapshot resets the recorder, so the values are summed.
 #[derive(Default)]
 struct Seen {
     kinds: BTreeMap<String, MetricKind>,
@@ -251,7 +251,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn look(&mut self, recorder: &Snapshotter, queue: &str) {
+    fn add_snapshot(&mut self, recorder: &Snapshotter, queue: &str) {
         for (key, _, _, value) in recorder.snapshot().into_vec() {
             let name = key.key().name();
             let mut labels = key.key().labels();
@@ -268,7 +268,7 @@ impl Seen {
     }
 }
 
-/// Holds a claim under a lease that nobody renews.
+/// Takes a claim for a worker that never renews its lease.
 async fn leave_a_dead_worker<S: Store>(client: &Client, store: &S, queue: &str) {
     insert(client, New::<Tour>(Stop::End).queue(queue)).await;
     let dead = NewWorker {
@@ -310,7 +310,7 @@ fn the_table_in_the_docs_has_every_metric_in_its_order_and_no_other() {
     assert_eq!(documented, all);
 }
 
-/// A span or an event, as a subscriber sees it.
+/// A span or an event.
 #[derive(Clone, Debug, Default)]
 struct Sight {
     name: &'static str,
@@ -430,7 +430,7 @@ async fn spans_name_the_instance_and_carry_no_payloads<S: Store + Inspect + Clon
     assert!(leak.is_none(), "{leak:?}");
 }
 
-/// The traces of everything stored, by step.
+/// The traces of all instances.
 async fn traces(client: &Client) -> BTreeMap<InstanceId, Option<String>> {
     let request = ListRequest {
         limit: 100,
@@ -442,7 +442,7 @@ async fn traces(client: &Client) -> BTreeMap<InstanceId, Option<String>> {
         .collect()
 }
 
-async fn one_trace_spans_waits_children_and_what_a_step_inserts<S>(store: S)
+async fn one_trace_covers_waits_children_and_instances_inserted_by_a_step<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -452,18 +452,18 @@ where
     let id = insert(&engine, tour(&queue)).await;
     engine.signal(id, hello()).await.unwrap();
     engine.wait(id, LONG).await.unwrap();
-    eventually("what the step inserted has ended", async || {
+    eventually("the instance inserted by the step has ended", async || {
         let side = engine.get(Tour::key("side")).await.unwrap();
         side.is_some_and(|side| side.finished_at.is_some())
     })
     .await;
 
     let traces = traces(&engine).await;
-    let trace = traces[&id.get()].clone().expect("it has a trace");
+    let trace = traces[&id.get()].clone().expect("the instance has a trace");
     assert_eq!(
         traces.len(),
         4,
-        "itself, a child, a grandchild, and one beside"
+        "the tour, its child, its grandchild and the inserted instance"
     );
     assert!(traces.values().all(|other| other.as_ref() == Some(&trace)));
     let steps = sights.lock().unwrap().clone();
@@ -474,7 +474,7 @@ where
         .collect();
     let expected = ["start", "waited", "joined", "child", "grandchild", "side"];
     assert_eq!(steps, expected.map(str::to_owned).into());
-    // Another instance is another trace.
+    // Another instance has another trace.
     let other = insert(&engine, New::<Tour>(Stop::End).queue(&queue)).await;
     let other = engine.get(other).await.unwrap().unwrap();
     assert_ne!(other.trace, Some(trace));
@@ -483,7 +483,7 @@ where
 
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// A caller that is in a trace, and notes what it is handed.
+/// The propagator of a caller that is in a trace. It notes the spans that it is given.
 #[derive(Clone, Default)]
 struct Noting {
     attached: Arc<Mutex<Vec<(bool, String)>>>,
@@ -501,7 +501,7 @@ impl Propagator for Noting {
     }
 }
 
-async fn a_propagator_says_where_a_trace_begins_and_is_handed_every_step<S>(store: S)
+async fn a_propagator_supplies_the_trace_and_gets_the_span_of_every_step<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -519,16 +519,16 @@ where
         [(true, CALLER.to_owned()), (true, CALLER.to_owned())]
     );
 
-    // A client that knows of no trace, and one that knows better than the caller.
+    // A client without a propagator, and an insert that names its own trace.
     let client = Client::new(store.clone());
     let own = insert(&client, New::<Tour>(Stop::End).queue(&queue)).await;
-    let told = New::<Tour>(Stop::End).queue(&queue).trace("00-told-so-01");
-    let told = insert(&Client::new(store).propagator(noting.clone()), told).await;
-    for id in [own, told] {
+    let traced = New::<Tour>(Stop::End).queue(&queue).trace("00-told-so-01");
+    let traced = insert(&Client::new(store).propagator(noting.clone()), traced).await;
+    for id in [own, traced] {
         engine.wait(id, LONG).await.unwrap();
     }
     let traces = traces(&engine).await;
     assert_ne!(traces[&own.get()].as_deref(), Some(CALLER));
-    assert_eq!(traces[&told.get()].as_deref(), Some("00-told-so-01"));
+    assert_eq!(traces[&traced.get()].as_deref(), Some("00-told-so-01"));
     engine.shutdown().await;
 }

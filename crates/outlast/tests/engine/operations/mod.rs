@@ -1,4 +1,4 @@
-//! What users and operators see of instances and engines, and do with them.
+//! Operations: clients, explanations, metrics, traces and run stats.
 
 mod client;
 mod explain;

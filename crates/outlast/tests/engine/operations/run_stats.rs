@@ -1,4 +1,4 @@
-//! What an engine has run is counted in the store, for people to see.
+//! Run stats: the counts of runs that engines add to the store.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 on_both_stores!(
-    what_ran_is_counted_by_step_outcome_and_what_follows,
+    runs_are_counted_by_step_outcome_and_next_step,
     starts_are_counted_by_how_long_they_had_waited,
-    counts_arrive_while_the_engine_runs,
+    run_stats_are_stored_while_the_engine_runs,
     engines_add_to_the_same_counts,
-    counts_whose_record_broke_are_dropped_and_nothing_else_is,
-    a_record_that_was_written_unseen_is_not_written_twice,
-    a_worker_tells_which_machines_it_has,
-    a_client_surveys_everything_and_counts_the_children_of_one,
+    run_stats_whose_write_failed_are_dropped_and_nothing_else_is,
+    run_stats_whose_write_lost_its_answer_are_not_written_twice,
+    a_worker_registers_its_machines_with_their_steps,
+    a_client_counts_instances_by_step_and_children_by_status,
 );
 
-/// Goes every way a step can go.
+/// A machine with a step for every outcome.
 #[derive(Clone)]
 struct Ways {
     failed: Arc<AtomicU32>,
@@ -74,7 +74,7 @@ async fn start(store: impl Store + Inspect) -> Engine {
     builder.queue("default", 10).start().await.unwrap()
 }
 
-/// Everything that was recorded, whatever the minute.
+/// All run stats, of every minute.
 async fn recorded(client: &Client) -> RunStats {
     let stats = client.run_stats(Timestamp(0)).await.unwrap();
     assert!(
@@ -86,9 +86,9 @@ async fn recorded(client: &Client) -> RunStats {
     stats
 }
 
-/// How often each way was gone.
+/// The runs by step, outcome and next step, summed over the minutes.
 fn ways(stats: &RunStats) -> BTreeSet<(&str, &str, &str, u64)> {
-    // A test may go over the end of a minute.
+    // A test may run across the end of a minute.
     let sum = |of: &Runs| {
         let same =
             |it: &&Runs| (&it.step, &it.outcome, &it.next) == (&of.step, &of.outcome, &of.next);
@@ -110,7 +110,7 @@ fn starts(stats: &RunStats) -> u64 {
     stats.delays.iter().map(|delays| delays.count).sum()
 }
 
-async fn what_ran_is_counted_by_step_outcome_and_what_follows<S>(store: S)
+async fn runs_are_counted_by_step_outcome_and_next_step<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -141,18 +141,18 @@ async fn starts_are_counted_by_how_long_they_had_waited<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
-    // Longer than the first bins, and known before anybody runs it.
+    // Waits longer than the first bins, before an engine starts.
     let client = Client::new(store.clone());
     insert(&client, New::<Ways>(Way::End)).await;
     let inserted = client.now().await.unwrap();
-    eventually("it has waited", async || {
+    eventually("the instance has waited", async || {
         client.now().await.unwrap().since(inserted) > Duration::from_millis(20)
     })
     .await;
     let engine = start(store).await;
     let second = insert(&engine, New::<Ways>(Way::End)).await;
     engine.wait(second, LONG).await.unwrap();
-    eventually("both are recorded", async || {
+    eventually("both starts are recorded", async || {
         starts(&recorded(&client).await) == 2
     })
     .await;
@@ -160,16 +160,16 @@ where
 
     let stats = recorded(&client).await;
     assert!(stats.delays.iter().all(|it| it.queue == "default"));
-    // 20 ms and more are in the bin from 16 ms on, or a later one.
+    // 20 ms and more are in the bin that begins at 16 ms, or in a later one.
     let late = stats.delays.iter().filter(|it| it.bin >= 5);
     assert!(late.map(|it| it.count).sum::<u64>() >= 1, "{stats:?}");
 }
 
-async fn counts_arrive_while_the_engine_runs<S: Store + Inspect + Clone>(store: S) {
+async fn run_stats_are_stored_while_the_engine_runs<S: Store + Inspect + Clone>(store: S) {
     let engine = start(store).await;
     let id = insert(&engine, New::<Ways>(Way::End)).await;
     engine.wait(id, LONG).await.unwrap();
-    eventually("it is recorded", async || {
+    eventually("the run is recorded", async || {
         !recorded(&engine).await.runs.is_empty()
     })
     .await;
@@ -199,7 +199,7 @@ async fn engines_add_to_the_same_counts<S: Store + Inspect + Clone>(store: S) {
     assert_eq!(starts(&stats), 40);
 }
 
-async fn counts_whose_record_broke_are_dropped_and_nothing_else_is<S>(store: S)
+async fn run_stats_whose_write_failed_are_dropped_and_nothing_else_is<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -213,10 +213,14 @@ where
     assert_eq!(recorded(&client).await, RunStats::default());
     let ended = client.get(id.get()).await.unwrap().unwrap();
     assert_eq!(ended.status, Status::Done);
-    assert_eq!(client.workers().await.unwrap(), [], "it stopped as usual");
+    assert_eq!(
+        client.workers().await.unwrap(),
+        [],
+        "the worker is deregistered as usual"
+    );
 }
 
-async fn a_record_that_was_written_unseen_is_not_written_twice<S>(store: S)
+async fn run_stats_whose_write_lost_its_answer_are_not_written_twice<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -225,7 +229,7 @@ where
     let engine = start(breaking).await;
     let id = insert(&engine, New::<Ways>(Way::End)).await;
     engine.wait(id, LONG).await.unwrap();
-    eventually("it is recorded", async || {
+    eventually("the run is recorded", async || {
         !recorded(&engine).await.runs.is_empty()
     })
     .await;
@@ -234,7 +238,7 @@ where
     assert_eq!(ways(&stats), BTreeSet::from([("end", "done", "", 1)]));
 }
 
-async fn a_worker_tells_which_machines_it_has<S: Store + Inspect + Clone>(store: S) {
+async fn a_worker_registers_its_machines_with_their_steps<S: Store + Inspect + Clone>(store: S) {
     let engine = start(store).await;
     let workers = engine.workers().await.unwrap();
     let steps = ["begin", "flaky", "nap", "family", "join", "end", "broken"];
@@ -248,7 +252,7 @@ async fn a_worker_tells_which_machines_it_has<S: Store + Inspect + Clone>(store:
     engine.shutdown().await;
 }
 
-async fn a_client_surveys_everything_and_counts_the_children_of_one<S>(store: S)
+async fn a_client_counts_instances_by_step_and_children_by_status<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -261,12 +265,12 @@ where
     };
     let StepCounts { groups, next } = engine.count_by_step(request).await.unwrap();
     assert_eq!(next, None);
-    let standing: Vec<_> = groups.iter().map(|it| (it.place(), it.instances)).collect();
+    let counts: Vec<_> = groups.iter().map(|it| (it.place(), it.instances)).collect();
     let expected = [
         (("ways", 3, "end", Status::Done), 1),
         (("ways", 3, "join", Status::Done), 1),
     ];
-    assert_eq!(standing, expected);
+    assert_eq!(counts, expected);
     let rounds = engine.rounds(id.get()).await.unwrap();
     assert_eq!(rounds.len(), 1);
     assert_eq!(rounds[0].children, [(Status::Done, 1)]);

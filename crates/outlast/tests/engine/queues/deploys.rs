@@ -9,8 +9,8 @@ use outlast::{Instance, Json, NewInstance};
 use outlast_core::{Inspect, Store};
 
 on_both_stores!(
-    a_machine_that_nobody_registered_waits_without_being_touched,
-    a_version_that_nobody_registered_waits_without_being_touched,
+    an_instance_of_an_unregistered_machine_waits_untouched,
+    an_instance_of_an_unregistered_version_waits_untouched,
     an_unknown_step_is_left_in_the_queue_for_a_build_that_knows_it,
     old_and_new_versions_run_side_by_side_on_two_engines,
     one_engine_runs_both_versions,
@@ -117,7 +117,7 @@ fn is_untouched(instance: &Instance) {
     assert_eq!(instance.updated_at, instance.inserted_at);
 }
 
-async fn a_machine_that_nobody_registered_waits_without_being_touched<S>(store: S)
+async fn an_instance_of_an_unregistered_machine_waits_untouched<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -125,7 +125,7 @@ where
     let stranger = NewInstance::new("stranger", "begin", Json::null()).priority(-100);
     let stranger = insert_row(&engine, stranger).await;
 
-    // What is less urgent and came later has passed it, in one step and through the queue.
+    // A later and less urgent instance passes it, also through the queue.
     let known = insert(&engine, New::<First>(FirstStep::Begin)).await;
     engine.wait(known, LONG).await.unwrap();
 
@@ -133,7 +133,7 @@ where
     engine.shutdown().await;
 }
 
-async fn a_version_that_nobody_registered_waits_without_being_touched<S>(store: S)
+async fn an_instance_of_an_unregistered_version_waits_untouched<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -160,10 +160,10 @@ where
     let state = Json::parse(r#"{"parcel":7}"#).unwrap();
     let id = insert_row(&old, NewInstance::new("delivery", "check", state)).await;
 
-    // Claimed and given back each time, and asked for less and less often.
+    // The instance is claimed and given back each time, with growing pauses.
     let mut pauses = Vec::new();
     for revision in [2, 4] {
-        eventually("it is given back", async || {
+        eventually("the claim is given back", async || {
             get(&old, id).await.revision.0 >= revision
         })
         .await;
@@ -189,7 +189,7 @@ where
     let new = support::running(store, Second).await;
     let mut firsts = Vec::new();
     let mut seconds = Vec::new();
-    // Each node inserts what only the other runs, too.
+    // Each node also inserts instances that only the other can run.
     for (nth, node) in [&old, &new].into_iter().cycle().take(10).enumerate() {
         let weight = nth.try_into().unwrap();
         firsts.push(insert(node, New::<First>(FirstStep::Begin)).await);
@@ -226,7 +226,7 @@ where
 
     let new = Engine::builder(store).machine(First).machine(Second);
     let new = new.queue("default", 10).start().await.unwrap();
-    // A key belongs to the machine, whatever the version.
+    // A key belongs to the machine, in every version.
     new.signal(Second::key("parcel"), Go).await.unwrap();
 
     assert_eq!(new.wait(parked, LONG).await.unwrap(), "first, version 1");

@@ -1,4 +1,4 @@
-//! Which instance runs when, where and in which order.
+//! Queues: when, where and in which order instances run.
 
 mod deploys;
 mod partitions;

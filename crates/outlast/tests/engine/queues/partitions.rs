@@ -1,4 +1,4 @@
-//! Instances that share a partition key: one at a time and in order; others pass them.
+//! Partition keys: instances that share one run one at a time, in order. Others pass them.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -12,15 +12,15 @@ use tokio::sync::{Barrier, Semaphore};
 on_both_stores!(
     instances_of_one_key_never_run_at_the_same_time_and_run_in_order,
     instances_of_different_keys_run_in_parallel,
-    machines_share_their_keys,
-    a_busy_key_at_the_head_of_the_queue_holds_up_nobody_else,
-    who_waits_for_a_signal_does_not_hold_its_key,
-    who_waits_for_its_next_try_does_not_hold_its_key,
-    the_key_is_held_from_step_to_step,
-    the_key_of_a_step_that_failed_is_free,
+    different_machines_share_partition_keys,
+    a_busy_partition_key_at_the_head_of_the_queue_does_not_hold_up_others,
+    an_instance_that_waits_for_a_signal_does_not_hold_its_partition_key,
+    an_instance_that_waits_for_a_retry_does_not_hold_its_partition_key,
+    an_instance_holds_its_partition_key_from_step_to_step,
+    a_failed_instance_frees_its_partition_key,
 );
 
-/// What runs and what has run, by key.
+/// The running and the started instances, by partition key.
 #[derive(Default)]
 struct Seen {
     running: HashMap<String, u32>,
@@ -177,14 +177,14 @@ async fn instances_of_different_keys_run_in_parallel<S: Store + Inspect + Clone>
     for key in ["a", "b", "c", "d"] {
         ids.push(insert(&engine, keyed(Play::Meet, key)).await);
     }
-    // Each waits within its step for the three others.
+    // Each step waits for the three others.
     for id in ids {
         engine.wait(id, LONG).await.unwrap();
     }
     engine.shutdown().await;
 }
 
-async fn machines_share_their_keys<S: Store + Inspect + Clone>(store: S) {
+async fn different_machines_share_partition_keys<S: Store + Inspect + Clone>(store: S) {
     let turn = Turn::new(1);
     let engine = engine(store, &turn, 10).await;
     let mut turns = Vec::new();
@@ -202,7 +202,7 @@ async fn machines_share_their_keys<S: Store + Inspect + Clone>(store: S) {
     engine.shutdown().await;
 }
 
-async fn a_busy_key_at_the_head_of_the_queue_holds_up_nobody_else<S>(store: S)
+async fn a_busy_partition_key_at_the_head_of_the_queue_does_not_hold_up_others<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -227,7 +227,11 @@ where
     engine.shutdown().await;
 }
 
-async fn who_waits_for_a_signal_does_not_hold_its_key<S: Store + Inspect + Clone>(store: S) {
+async fn an_instance_that_waits_for_a_signal_does_not_hold_its_partition_key<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let engine = engine(store, &Turn::new(1), 10).await;
     let parked = insert(&engine, keyed(Play::Wait, "a")).await;
     engine.wait_settled(parked, LONG).await.unwrap();
@@ -240,7 +244,7 @@ async fn who_waits_for_a_signal_does_not_hold_its_key<S: Store + Inspect + Clone
     engine.shutdown().await;
 }
 
-async fn who_waits_for_its_next_try_does_not_hold_its_key<S>(store: S)
+async fn an_instance_that_waits_for_a_retry_does_not_hold_its_partition_key<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -254,7 +258,9 @@ where
     engine.shutdown().await;
 }
 
-async fn the_key_is_held_from_step_to_step<S: Store + Inspect + Clone>(store: S) {
+async fn an_instance_holds_its_partition_key_from_step_to_step<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let turn = Turn::new(1);
     let engine = engine(store, &turn, 10).await;
     let chains = (0..10).map(|_| keyed(Play::Chain(5), "a"));
@@ -262,7 +268,7 @@ async fn the_key_is_held_from_step_to_step<S: Store + Inspect + Clone>(store: S)
     for chain in &chains {
         engine.wait(*chain, LONG).await.unwrap();
     }
-    // Six steps each, one instance after the other.
+    // Six steps of each instance, one instance after the other.
     let steps = chains.iter().flat_map(|chain| {
         let id = chain.id().unwrap().get();
         std::iter::repeat_n(id, 6)
@@ -271,7 +277,7 @@ async fn the_key_is_held_from_step_to_step<S: Store + Inspect + Clone>(store: S)
     engine.shutdown().await;
 }
 
-async fn the_key_of_a_step_that_failed_is_free<S: Store + Inspect + Clone>(store: S) {
+async fn a_failed_instance_frees_its_partition_key<S: Store + Inspect + Clone>(store: S) {
     let engine = engine(store, &Turn::new(1), 10).await;
     let failed = insert(&engine, keyed(Play::Panic, "a")).await;
     let next = insert(&engine, keyed(Play::Short, "a")).await;

@@ -1,4 +1,4 @@
-//! The worker that ran a step runs the next one too, until others have waited long enough.
+//! Run-ahead: a worker runs the next step on the same claim, within a budget.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -9,12 +9,12 @@ use outlast_core::{Inspect, Store};
 use std::sync::{Arc, Mutex};
 
 on_both_stores!(
-    a_chain_is_one_claim,
+    a_chain_of_steps_runs_on_one_claim,
     a_machine_can_go_through_the_queue_after_each_step,
     an_engine_can_go_through_the_queue_after_each_step,
     an_outcome_can_ask_to_go_through_the_queue,
     a_long_chain_lets_others_have_their_turn_when_its_budget_is_used_up,
-    a_chain_without_others_goes_on_beyond_its_budget,
+    a_chain_alone_in_its_queue_is_claimed_again_after_its_budget,
 );
 
 #[derive(Serialize, Deserialize)]
@@ -26,14 +26,14 @@ enum Link {
     Requeue {
         from: u32,
     },
-    /// Brings in somebody more urgent, then goes on.
+    /// Inserts a more urgent instance, then goes on.
     Urge {
         from: u32,
     },
     Newcomer,
 }
 
-/// Who ran, in order.
+/// The steps, in the order in which they ran.
 type Log = Arc<Mutex<Vec<String>>>;
 
 #[derive(Clone, Default)]
@@ -84,7 +84,7 @@ fn down<M: Machine<State = Link, Output = ()>>(from: u32) -> Outcome<M> {
     }
 }
 
-/// As `Chain`, through the queue.
+/// As `Chain`, but every step goes through the queue.
 struct Slow;
 
 impl Machine for Slow {
@@ -101,24 +101,24 @@ impl Machine for Slow {
     }
 }
 
-/// With one slot: the instance that has it keeps all others waiting.
+/// An engine with one slot. The instance in it keeps all others waiting.
 async fn engine(store: impl Store + Inspect + Clone, chain: &Chain, run_ahead: u32) -> Engine {
     let store = Through::new(store);
     let builder = Engine::builder(store.clone()).machine(chain.clone());
     let builder = builder.machine(Slow).queue("default", 1);
     let engine = builder.run_ahead(run_ahead).start().await.unwrap();
-    store.first_looks(1).await;
+    store.first_claims(1).await;
     engine
 }
 
-/// Every claim and every commit adds one: what is above the number of steps was claimed.
+/// How often the instance was claimed. Its revision counts its claims and its commits.
 async fn claims<M: Machine>(engine: &Engine, id: Id<M>, steps: i64) -> i64 {
     let ended = engine.wait_ended(id, LONG).await.unwrap();
     assert_eq!(ended.status, Status::Done);
     ended.revision.0 - steps
 }
 
-async fn a_chain_is_one_claim<S: Store + Inspect + Clone>(store: S) {
+async fn a_chain_of_steps_runs_on_one_claim<S: Store + Inspect + Clone>(store: S) {
     let engine = Engine::builder(store).machine(Chain::default());
     let engine = engine.queue("default", 1).start().await.unwrap();
     let id = insert(&engine, New::<Chain>(Link::Down { from: 9 })).await;
@@ -162,13 +162,17 @@ where
     let id = insert(&engine, New::<Chain>(Link::Urge { from: 9 })).await;
     engine.wait(id, LONG).await.unwrap();
 
-    // Three steps ahead of the first, then the newcomer, then four at a time.
+    // The first step and three that run ahead, then the newcomer, then four at a time.
     let expected = ["9", "8", "7", "6", "newcomer", "5", "4", "3", "2", "1", "0"];
     assert_eq!(chain.take(), expected);
     engine.shutdown().await;
 }
 
-async fn a_chain_without_others_goes_on_beyond_its_budget<S: Store + Inspect + Clone>(store: S) {
+async fn a_chain_alone_in_its_queue_is_claimed_again_after_its_budget<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let engine = engine(store, &Chain::default(), 3).await;
     let id = insert(&engine, New::<Chain>(Link::Down { from: 9 })).await;
     // Four steps, four steps, two steps.

@@ -1,4 +1,4 @@
-//! What runs where, when, in which order and in which version.
+//! Priorities, queues, slots, delays and versions of instances.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -11,19 +11,19 @@ use std::time::SystemTime;
 use tokio::sync::Barrier;
 
 on_both_stores!(
-    one_slot_runs_the_most_urgent_first_and_equals_in_their_order,
-    an_engine_runs_what_is_in_its_queues_and_nothing_else,
-    a_machine_has_a_queue_of_its_own_and_an_instance_may_have_another,
+    one_slot_runs_instances_by_priority_and_then_in_insert_order,
+    an_engine_runs_only_the_instances_of_its_queues,
+    a_machine_names_its_queue_and_an_instance_may_name_another,
     as_many_steps_run_at_once_as_there_are_slots_and_no_more,
     a_delayed_start_waits_for_its_delay,
     a_start_at_a_moment_waits_for_it,
-    a_start_at_a_moment_in_the_past_is_at_once,
+    a_start_at_a_moment_in_the_past_runs_at_once,
     a_delayed_start_is_not_in_the_way_of_others,
     old_and_new_versions_run_side_by_side,
-    an_instance_of_a_version_nobody_runs_waits_for_one_who_does,
+    an_instance_of_an_unknown_version_waits_for_an_engine_that_has_it,
 );
 
-/// Notes what it runs.
+/// Notes the lines that it writes, and how many steps run at once.
 #[derive(Clone)]
 struct Scribe {
     log: Arc<Mutex<Vec<u32>>>,
@@ -66,7 +66,7 @@ impl Machine for Scribe {
             Write::Together => {
                 let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
                 self.most.fetch_max(running, Ordering::SeqCst);
-                // Nobody goes on alone: as many as there are slots must be here.
+                // No step goes on before as many steps run as there are slots.
                 self.together.wait().await;
                 self.running.fetch_sub(1, Ordering::SeqCst);
             }
@@ -80,7 +80,7 @@ async fn at_the_desk(store: impl Store + Inspect, scribe: &Scribe, slots: usize)
     builder.queue("desk", slots).start().await.unwrap()
 }
 
-async fn one_slot_runs_the_most_urgent_first_and_equals_in_their_order<
+async fn one_slot_runs_instances_by_priority_and_then_in_insert_order<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -105,9 +105,7 @@ async fn one_slot_runs_the_most_urgent_first_and_equals_in_their_order<
     assert_eq!(*scribe.log.lock().unwrap(), [5, 3, 7, 2, 4, 1, 6]);
 }
 
-async fn an_engine_runs_what_is_in_its_queues_and_nothing_else<S: Store + Inspect + Clone>(
-    store: S,
-) {
+async fn an_engine_runs_only_the_instances_of_its_queues<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store.clone());
     let elsewhere = New::<Scribe>(Write::Line(1)).queue("attic").priority(-1);
     let elsewhere = insert(&client, elsewhere).await;
@@ -126,9 +124,7 @@ async fn an_engine_runs_what_is_in_its_queues_and_nothing_else<S: Store + Inspec
     assert_eq!(*scribe.log.lock().unwrap(), [2, 1]);
 }
 
-async fn a_machine_has_a_queue_of_its_own_and_an_instance_may_have_another<
-    S: Store + Inspect + Clone,
->(
+async fn a_machine_names_its_queue_and_an_instance_may_name_another<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let builder = Engine::builder(store).machine(Scribe::default());
@@ -156,7 +152,7 @@ async fn as_many_steps_run_at_once_as_there_are_slots_and_no_more<S: Store + Ins
 
 async fn a_delayed_start_waits_for_its_delay<S: Store + Inspect + Clone>(store: S) {
     let delay = Duration::from_millis(120);
-    // Nobody comes by to look: what starts it is its time.
+    // The engine polls once an hour, so only the delay starts the instance.
     let builder = Engine::builder(store).machine(Scribe::default());
     let builder = builder
         .queue("desk", 1)
@@ -184,7 +180,7 @@ async fn a_start_at_a_moment_waits_for_it<S: Store + Inspect + Clone>(store: S) 
     assert!(ended.finished_at.unwrap() >= moment.into());
 }
 
-async fn a_start_at_a_moment_in_the_past_is_at_once<S: Store + Inspect + Clone>(store: S) {
+async fn a_start_at_a_moment_in_the_past_runs_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = at_the_desk(store, &Scribe::default(), 1).await;
     let moment = SystemTime::now() - Duration::from_secs(3600);
     let id = insert(&engine, New::<Scribe>(Write::Queue).at(moment)).await;
@@ -204,7 +200,7 @@ async fn a_delayed_start_is_not_in_the_way_of_others<S: Store + Inspect + Clone>
     assert_eq!(urgent.revision.0, 0);
 }
 
-/// The machine as it was.
+/// The first version of the machine.
 struct Old;
 
 #[derive(Serialize, Deserialize)]
@@ -236,7 +232,7 @@ impl Machine for Old {
     }
 }
 
-/// The machine as it is: the same name, the same step, another state.
+/// The second version of the machine: the same name and steps, another state.
 struct Newer;
 
 #[derive(Serialize, Deserialize)]
@@ -270,13 +266,13 @@ async fn old_and_new_versions_run_side_by_side<S: Store + Inspect + Clone>(store
     engine.wait_settled(begun, LONG).await.unwrap();
     engine.shutdown().await;
 
-    // A new build takes over: what began in the old version ends in it.
+    // A new build takes over. Instances of the old version end in it.
     let builder = Engine::builder(store).machine(Old).machine(Newer);
     let engine = builder.queue("default", 10).start().await.unwrap();
     let old = insert::<Old>(&engine, New(OldOrder::Start { number: 2 })).await;
     let name = "three".to_owned();
     let new = insert(&engine, New::<Newer>(NewOrder::Start { name }).key("new")).await;
-    // A key is the machine's, whatever its version.
+    // A key belongs to the machine, in every version.
     engine.signal(Newer::key("begun"), Paid).await.unwrap();
     engine.signal(old, Paid).await.unwrap();
     engine.signal(Old::key("new"), Paid).await.unwrap();
@@ -285,7 +281,9 @@ async fn old_and_new_versions_run_side_by_side<S: Store + Inspect + Clone>(store
     assert_eq!(engine.wait(new, LONG).await.unwrap(), "three, version 2");
 }
 
-async fn an_instance_of_a_version_nobody_runs_waits_for_one_who_does<S: Store + Inspect + Clone>(
+async fn an_instance_of_an_unknown_version_waits_for_an_engine_that_has_it<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let engine = running(store.clone(), Newer).await;

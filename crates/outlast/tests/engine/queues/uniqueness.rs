@@ -1,4 +1,4 @@
-//! Correlation keys: who holds one, for how long, and who comes too late.
+//! Correlation keys: which instance holds a key, for how long, and answers to duplicates.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -11,21 +11,21 @@ use tokio::task::JoinSet;
 
 on_both_stores!(
     a_second_instance_with_the_same_key_is_a_duplicate_of_the_first,
-    a_key_is_free_again_after_a_good_end,
+    a_key_is_free_again_when_its_holder_is_done,
     a_key_is_free_again_after_a_failure,
-    a_key_is_free_again_after_a_cancel,
-    a_key_that_is_held_forever_is_free_after_a_delete_only,
+    a_key_is_free_again_after_a_terminate,
+    a_key_that_is_held_forever_is_free_only_after_a_delete,
     a_key_that_is_held_while_runnable_is_free_when_the_step_begins,
-    a_key_that_is_held_until_it_parks_is_free_then_and_never_taken_back,
-    a_key_that_is_held_after_failures_too_is_kept_by_one,
+    an_instance_that_frees_its_key_at_a_park_does_not_take_it_back,
+    a_key_with_a_scope_that_includes_failed_is_kept_by_a_failed_instance,
     a_retried_instance_does_not_take_its_key_back,
-    of_many_inserts_with_one_key_at_once_one_wins,
-    duplicates_within_one_batch_are_told_apart,
-    keys_of_different_machines_do_not_meet,
-    a_scope_without_a_key_is_refused_with_the_way_to_mend_it,
+    one_of_many_concurrent_inserts_with_one_key_wins,
+    each_duplicate_within_a_batch_is_answered_with_its_holder,
+    different_machines_can_use_the_same_key,
+    a_scope_without_a_key_is_refused_and_the_error_names_the_fix,
 );
 
-/// JoinSets as it is told, when it is told.
+/// Ends as its state says, when its signal or the test allows it.
 #[derive(Clone, Default)]
 struct Guest {
     here: Arc<Notify>,
@@ -64,7 +64,7 @@ impl Machine for Guest {
                 self.go_on.notified().await;
                 Outcome::done(())
             }
-            // Runnable, parked, and runnable again.
+            // Leads from runnable to parked and to runnable again.
             Stay::Linger => wait_for([Leave::NAME]).then(Stay::Hold),
         })
     }
@@ -93,7 +93,7 @@ fn room(stay: Stay) -> New<Guest> {
     New(stay).key("room:1")
 }
 
-/// That the key is occupied by this instance.
+/// Checks that this instance holds the key.
 async fn assert_held(client: &Client, holder: Id<Guest>) {
     let answer = client.insert(room(Stay::Wait)).await.unwrap();
     let expected = Inserted::Duplicate {
@@ -104,7 +104,7 @@ async fn assert_held(client: &Client, holder: Id<Guest>) {
     assert_eq!(found.id, holder.get());
 }
 
-/// That the key is free: somebody new has it now.
+/// Checks that the key is free. A new instance holds it afterwards.
 async fn assert_free(client: &Client) {
     let last = client.get(Guest::key("room:1")).await.unwrap();
     assert!(last.is_none_or(|last| !last.holds_key));
@@ -122,14 +122,14 @@ async fn a_second_instance_with_the_same_key_is_a_duplicate_of_the_first<
     assert_held(&engine, first).await;
     engine.wait_settled(first, LONG).await.unwrap();
     assert_held(&engine, first).await;
-    // What an insert answered can be waited for, duplicate or not.
+    // A client can wait for the answer of an insert, duplicate or not.
     let duplicate = engine.insert(room(Stay::Wait)).await.unwrap();
     assert!(!duplicate.is_new());
     engine.signal(first, Leave).await.unwrap();
     engine.wait(duplicate, LONG).await.unwrap();
 }
 
-async fn a_key_is_free_again_after_a_good_end<S: Store + Inspect + Clone>(store: S) {
+async fn a_key_is_free_again_when_its_holder_is_done<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Guest::default()).await;
     let first = insert(&engine, room(Stay::Leave)).await;
     engine.wait(first, LONG).await.unwrap();
@@ -143,14 +143,14 @@ async fn a_key_is_free_again_after_a_failure<S: Store + Inspect + Clone>(store: 
     assert_free(&engine).await;
 }
 
-async fn a_key_is_free_again_after_a_cancel<S: Store + Inspect + Clone>(store: S) {
+async fn a_key_is_free_again_after_a_terminate<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let first = insert(&client, room(Stay::Wait)).await;
     client.terminate(first, Note::by("porter")).await.unwrap();
     assert_free(&client).await;
 }
 
-async fn a_key_that_is_held_forever_is_free_after_a_delete_only<S: Store + Inspect + Clone>(
+async fn a_key_that_is_held_forever_is_free_only_after_a_delete<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = running(store, Guest::default()).await;
@@ -178,7 +178,7 @@ async fn a_key_that_is_held_while_runnable_is_free_when_the_step_begins<
     engine.wait(first, LONG).await.unwrap();
 }
 
-async fn a_key_that_is_held_until_it_parks_is_free_then_and_never_taken_back<
+async fn an_instance_that_frees_its_key_at_a_park_does_not_take_it_back<
     S: Store + Inspect + Clone,
 >(
     store: S,
@@ -189,7 +189,7 @@ async fn a_key_that_is_held_until_it_parks_is_free_then_and_never_taken_back<
     let first = insert(&engine, room(Stay::Linger).scope(scope)).await;
     engine.wait_settled(first, LONG).await.unwrap();
     assert_free(&engine).await;
-    // Back in its scope, it does without: the key is somebody else's.
+    // Back in its scope, the instance stays without the key, which another one holds.
     engine.signal(first, Leave).await.unwrap();
     guest.here.notified().await;
     let executing = engine.get(first).await.unwrap().unwrap();
@@ -201,7 +201,9 @@ async fn a_key_that_is_held_until_it_parks_is_free_then_and_never_taken_back<
     assert_ne!(holder.id, first.get());
 }
 
-async fn a_key_that_is_held_after_failures_too_is_kept_by_one<S: Store + Inspect + Clone>(
+async fn a_key_with_a_scope_that_includes_failed_is_kept_by_a_failed_instance<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let live_or_failed = [
@@ -235,7 +237,7 @@ async fn a_retried_instance_does_not_take_its_key_back<S: Store + Inspect + Clon
     assert_held(&engine, next).await;
 }
 
-async fn of_many_inserts_with_one_key_at_once_one_wins<S: Store + Inspect + Clone>(store: S) {
+async fn one_of_many_concurrent_inserts_with_one_key_wins<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let mut inserts = JoinSet::new();
     for _ in 0..20 {
@@ -249,7 +251,9 @@ async fn of_many_inserts_with_one_key_at_once_one_wins<S: Store + Inspect + Clon
     assert!(answers.iter().all(|answer| answer.id() == winner));
 }
 
-async fn duplicates_within_one_batch_are_told_apart<S: Store + Inspect + Clone>(store: S) {
+async fn each_duplicate_within_a_batch_is_answered_with_its_holder<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let client = Client::new(store);
     let guests = ["a", "b", "a", "c", "b"].map(|key| New::<Guest>(Stay::Wait).key(key));
     let answers = client.insert_many(guests).await.unwrap();
@@ -259,7 +263,7 @@ async fn duplicates_within_one_batch_are_told_apart<S: Store + Inspect + Clone>(
     assert_eq!(answers[4].id(), answers[1].id());
 }
 
-async fn keys_of_different_machines_do_not_meet<S: Store + Inspect + Clone>(store: S) {
+async fn different_machines_can_use_the_same_key<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let guest = insert(&client, room(Stay::Wait)).await;
     let thief = insert(&client, New::<Thief>(Sneak::Sneak).key("room:1")).await;
@@ -268,7 +272,9 @@ async fn keys_of_different_machines_do_not_meet<S: Store + Inspect + Clone>(stor
     assert_eq!(found.id, thief.get());
 }
 
-async fn a_scope_without_a_key_is_refused_with_the_way_to_mend_it<S: Store + Inspect + Clone>(
+async fn a_scope_without_a_key_is_refused_and_the_error_names_the_fix<
+    S: Store + Inspect + Clone,
+>(
     store: S,
 ) {
     let client = Client::new(store);

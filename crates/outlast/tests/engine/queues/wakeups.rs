@@ -1,6 +1,6 @@
-//! Whatever makes a step runnable leads to the step in milliseconds, without waiting for a poll.
+//! Wakeups: a runnable instance starts within milliseconds, without waiting for a poll.
 //!
-//! Each engine here polls once a minute, so what runs within a second was told of.
+//! Each engine here polls once a minute, so an instance that runs within a second had a hint.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -16,30 +16,30 @@ use std::time::Instant;
 use tokio::sync::Semaphore;
 
 on_both_stores!(
-    an_insert_is_run_at_once,
-    what_a_client_made_apart_inserts_is_run_at_once,
-    a_signal_wakes_at_once,
+    an_inserted_instance_runs_at_once,
+    an_instance_inserted_by_another_client_runs_at_once,
+    a_signal_wakes_its_target_at_once,
     the_end_of_a_child_wakes_its_parent_at_once,
     a_retry_runs_at_its_time,
     a_wait_ends_at_its_deadline,
-    a_delayed_insert_is_run_at_its_time,
-    an_insert_for_a_moment_is_run_at_its_time,
-    what_is_due_first_does_not_wait_behind_what_is_due_later,
+    a_delayed_instance_runs_at_its_time,
+    an_instance_inserted_for_a_moment_runs_at_that_moment,
+    an_instance_due_soon_does_not_wait_behind_one_due_later,
     a_resumed_queue_gives_out_its_work_at_once,
-    what_an_operator_retries_is_run_at_once,
-    the_next_in_line_of_a_partition_key_is_run_at_once,
-    what_goes_through_the_queue_is_run_at_once,
+    an_instance_retried_by_an_operator_runs_at_once,
+    the_next_instance_of_a_partition_key_runs_at_once,
+    a_requeued_instance_runs_at_once,
     a_slot_that_comes_free_is_used_at_once,
     without_notifications_everything_is_found_by_polling,
 );
 
 const POLL: Duration = Duration::from_secs(60);
-/// Far from the poll, and what a busy machine still holds.
+/// Much shorter than the poll interval, and long enough for a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// How late a busy machine may be. The figures are printed.
+/// How late a step may start on a busy machine. The tests print how late it was.
 const LATENESS_MAX: Duration = Duration::from_millis(500);
 
-/// Answers when its last step ran, by the database's clock.
+/// Returns the time of its last step, by the database's clock.
 #[derive(Clone)]
 struct Sleeper {
     fails: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ impl Default for Sleeper {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 enum Nap {
-    /// Fails while it is told to.
+    /// Fails while `fails` is set.
     Now,
     Retry {
         delay: Duration,
@@ -106,7 +106,7 @@ impl Machine for Sleeper {
     }
 }
 
-/// An engine that would find by itself only after half a minute.
+/// An engine whose polls find work only after half a minute or more.
 fn patient(store: impl Store + Inspect, sleeper: Sleeper) -> EngineBuilder {
     Engine::builder(store)
         .machine(sleeper)
@@ -114,7 +114,7 @@ fn patient(store: impl Store + Inspect, sleeper: Sleeper) -> EngineBuilder {
         .poll_interval(POLL)
 }
 
-/// Starts an engine and lets it look once, so that nothing is found by its first look.
+/// Starts an engine and lets it run one instance, so that its first claims are over.
 async fn at_rest(builder: EngineBuilder) -> Engine {
     let engine = builder.start().await.unwrap();
     let first = insert(&engine, New::<Sleeper>(Nap::Now)).await;
@@ -122,14 +122,15 @@ async fn at_rest(builder: EngineBuilder) -> Engine {
     engine
 }
 
-/// Prints how long it took, and holds it to `AT_ONCE`.
+/// Prints how long it took, and checks that it is less than `AT_ONCE`.
 fn was_at_once(what: &str, since: Instant) {
     let took = since.elapsed();
     eprintln!("{what}: {took:?}");
     assert!(took < AT_ONCE, "{what} took {took:?}");
 }
 
-/// Prints how late it was, and holds it to `LATENESS_MAX`. Early is never right.
+/// Prints how late the step ran. Checks that it was not early, and late by less than
+/// `LATENESS_MAX`.
 fn was_in_time(what: &str, due: Timestamp, ran: Timestamp) {
     assert!(ran >= due, "{what} was {:?} early", due.since(ran));
     let late = ran.since(due);
@@ -137,7 +138,7 @@ fn was_in_time(what: &str, due: Timestamp, ran: Timestamp) {
     assert!(late < LATENESS_MAX, "{what} was {late:?} late");
 }
 
-async fn an_insert_is_run_at_once<S: Store + Inspect + Clone>(store: S) {
+async fn an_inserted_instance_runs_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
 
     let since = Instant::now();
@@ -148,7 +149,7 @@ async fn an_insert_is_run_at_once<S: Store + Inspect + Clone>(store: S) {
     engine.shutdown().await;
 }
 
-async fn what_a_client_made_apart_inserts_is_run_at_once<S: Store + Inspect + Clone>(store: S) {
+async fn an_instance_inserted_by_another_client_runs_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store.clone(), Sleeper::default())).await;
     let client = Client::new(store);
 
@@ -160,7 +161,7 @@ async fn what_a_client_made_apart_inserts_is_run_at_once<S: Store + Inspect + Cl
     engine.shutdown().await;
 }
 
-async fn a_signal_wakes_at_once<S: Store + Inspect + Clone>(store: S) {
+async fn a_signal_wakes_its_target_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
     let id = insert(&engine, New::<Sleeper>(Nap::Wait)).await;
     engine.wait_settled(id, LONG).await.unwrap();
@@ -207,7 +208,7 @@ async fn a_wait_ends_at_its_deadline<S: Store + Inspect + Clone>(store: S) {
     let duration = Duration::from_millis(300);
     let id = insert(&engine, New::<Sleeper>(Nap::Sleep { duration })).await;
     let parked = engine.wait_settled(id, LONG).await.unwrap();
-    let deadline = parked.await_deadline.expect("it sleeps");
+    let deadline = parked.await_deadline.expect("the instance sleeps");
 
     let ran = engine.wait(id, LONG).await.unwrap();
 
@@ -215,7 +216,7 @@ async fn a_wait_ends_at_its_deadline<S: Store + Inspect + Clone>(store: S) {
     engine.shutdown().await;
 }
 
-async fn a_delayed_insert_is_run_at_its_time<S: Store + Inspect + Clone>(store: S) {
+async fn a_delayed_instance_runs_at_its_time<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
     let delay = Duration::from_millis(150);
     let id = insert(&engine, New::<Sleeper>(Nap::Now).delay(delay)).await;
@@ -228,7 +229,9 @@ async fn a_delayed_insert_is_run_at_its_time<S: Store + Inspect + Clone>(store: 
     engine.shutdown().await;
 }
 
-async fn an_insert_for_a_moment_is_run_at_its_time<S: Store + Inspect + Clone>(store: S) {
+async fn an_instance_inserted_for_a_moment_runs_at_that_moment<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
     let moment = engine.now().await.unwrap() + Duration::from_millis(150);
     let id = insert(&engine, New::<Sleeper>(Nap::Now).at(moment.into())).await;
@@ -239,7 +242,7 @@ async fn an_insert_for_a_moment_is_run_at_its_time<S: Store + Inspect + Clone>(s
     engine.shutdown().await;
 }
 
-async fn what_is_due_first_does_not_wait_behind_what_is_due_later<S>(store: S)
+async fn an_instance_due_soon_does_not_wait_behind_one_due_later<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -260,7 +263,7 @@ where
 
     let first = engine.get(first).await.unwrap().unwrap();
     was_in_time("delayed before a later one", first.eligible_at, first_ran);
-    let deadline = deadline.await_deadline.expect("it sleeps");
+    let deadline = deadline.await_deadline.expect("the instance sleeps");
     was_in_time("deadline before a later one", deadline, second_ran);
     let late = engine.get(late).await.unwrap().unwrap();
     assert_eq!((late.status, late.revision.0), (Status::Runnable, 0));
@@ -271,7 +274,7 @@ async fn a_resumed_queue_gives_out_its_work_at_once<S: Store + Inspect + Clone>(
     let engine = at_rest(patient(store, Sleeper::default()).queue("other", 1)).await;
     engine.pause("default", Note::by("ada")).await.unwrap();
     let held = insert(&engine, New::<Sleeper>(Nap::Now)).await;
-    // The picker of the paused queue was told of it, and so was that of the other, which runs.
+    // Both pickers had a hint. Only the instance of the other queue runs.
     let other = insert(&engine, New::<Sleeper>(Nap::Now).queue("other")).await;
     engine.wait(other, LONG).await.unwrap();
     let waiting = engine.get(held).await.unwrap().unwrap();
@@ -285,7 +288,7 @@ async fn a_resumed_queue_gives_out_its_work_at_once<S: Store + Inspect + Clone>(
     engine.shutdown().await;
 }
 
-async fn what_an_operator_retries_is_run_at_once<S: Store + Inspect + Clone>(store: S) {
+async fn an_instance_retried_by_an_operator_runs_at_once<S: Store + Inspect + Clone>(store: S) {
     let sleeper = Sleeper::default();
     let engine = at_rest(patient(store, sleeper.clone())).await;
     sleeper.fails.store(true, Ordering::SeqCst);
@@ -303,7 +306,7 @@ async fn what_an_operator_retries_is_run_at_once<S: Store + Inspect + Clone>(sto
     engine.shutdown().await;
 }
 
-async fn the_next_in_line_of_a_partition_key_is_run_at_once<S>(store: S)
+async fn the_next_instance_of_a_partition_key_runs_at_once<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -312,7 +315,7 @@ where
     let holder = insert(&engine, New::<Sleeper>(Nap::Hold).partition_key("k")).await;
     sleeper.started.acquire().await.unwrap().forget();
     let next = insert(&engine, New::<Sleeper>(Nap::Now).partition_key("k")).await;
-    // Somebody without the key passes it.
+    // An instance without the key passes it.
     let other = insert(&engine, New::<Sleeper>(Nap::Now)).await;
     engine.wait(other, LONG).await.unwrap();
     let behind = engine.get(next).await.unwrap().unwrap();
@@ -327,7 +330,7 @@ where
     engine.shutdown().await;
 }
 
-async fn what_goes_through_the_queue_is_run_at_once<S: Store + Inspect + Clone>(store: S) {
+async fn a_requeued_instance_runs_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
 
     let since = Instant::now();
@@ -387,7 +390,7 @@ where
     engine.shutdown().await;
 }
 
-/// Nodes that share nothing but the server: what one does, another hears by `NOTIFY`.
+/// Nodes that share only the server. Hints go from one to another by `NOTIFY`.
 mod across_nodes {
     use super::*;
     use crate::support::{on_postgres, url};
@@ -395,8 +398,8 @@ mod across_nodes {
     use std::sync::mpsc;
     use tokio::task::JoinHandle;
 
-    /// An engine of another process, but for the process.
-    async fn elsewhere(store: &Postgres, sleeper: Sleeper, roles: Roles) -> Engine {
+    /// Starts an engine with connections of its own, as in another process.
+    async fn node(store: &Postgres, sleeper: Sleeper, roles: Roles) -> Engine {
         let store = Through::new(another(store).await);
         let builder = patient(store, sleeper).roles(roles);
         builder.start().await.unwrap()
@@ -407,10 +410,10 @@ mod across_nodes {
         options.schema(store.schema()).connect().await.unwrap()
     }
 
-    /// Until a hint has gone from one node to the other: both listen.
-    async fn heard(web: &Engine) {
+    /// Waits until a hint has gone from one node to the other, so that both listen.
+    async fn wait_for_a_hint(web: &Engine) {
         let first = insert(web, New::<Sleeper>(Nap::Now)).await;
-        support::eventually("the worker hears of an insert", async || {
+        support::eventually("the worker has the hint of an insert", async || {
             web.wake("default");
             let first = web.get(first).await.unwrap().unwrap();
             first.status == Status::Done
@@ -419,11 +422,11 @@ mod across_nodes {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_a_web_node_starts_and_signals_runs_at_once_on_a_worker() {
+    async fn inserts_and_signals_on_a_web_node_run_at_once_on_a_worker() {
         on_postgres(async |store| {
-            let worker = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
-            let web = elsewhere(&store, Sleeper::default(), Roles::WEB).await;
-            heard(&web).await;
+            let worker = node(&store, Sleeper::default(), Roles::WORKER).await;
+            let web = node(&store, Sleeper::default(), Roles::WEB).await;
+            wait_for_a_hint(&web).await;
 
             let since = Instant::now();
             let id = insert(&web, New::<Sleeper>(Nap::Now)).await;
@@ -443,24 +446,25 @@ mod across_nodes {
         .await;
     }
 
-    /// The clock of the runtime, which stands still: nothing that waits for a moment wakes.
+    /// Stops the clock of the runtime, so that no timer fires.
     struct StillClock {
         go_on: mpsc::Sender<()>,
         stood_still: JoinHandle<bool>,
     }
 
     impl StillClock {
-        /// It goes on by itself after `LONG`, so that a failed wait comes to an end.
+        /// The clock goes on by itself after `LONG`, so that a failed wait ends.
         fn stop() -> StillClock {
             let (go_on, goes_on) = mpsc::channel();
             tokio::time::pause();
-            // A clock that is stopped is set to the next moment when all are idle, but not while something blocks.
+            // A paused clock jumps to the next timer when all tasks are idle. A blocked thread
+            // prevents that.
             let stood_still =
                 tokio::task::spawn_blocking(move || goes_on.recv_timeout(LONG).is_ok());
             StillClock { go_on, stood_still }
         }
 
-        /// Whether it stood still until now.
+        /// Lets the clock go on. Returns whether it stood still until now.
         async fn go_on(self) -> bool {
             let _ = self.go_on.send(());
             tokio::time::resume();
@@ -468,16 +472,16 @@ mod across_nodes {
         }
     }
 
-    /// A client that is not told looks by itself, but not while its clock stands still.
+    /// A client without a hint polls, but not while its clock stands still.
     #[tokio::test]
-    async fn who_waits_on_a_web_node_hears_of_the_end() {
+    async fn a_client_on_a_web_node_is_notified_of_the_end() {
         on_postgres(async |store| {
-            let worker = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
+            let worker = node(&store, Sleeper::default(), Roles::WORKER).await;
             let through = Through::new(another(&store).await);
             let gets = through.gets();
             let web = patient(through, Sleeper::default()).roles(Roles::WEB);
             let web = web.start().await.unwrap();
-            heard(&web).await;
+            wait_for_a_hint(&web).await;
             let mut parked = Vec::new();
             for _ in 0..20 {
                 let id = insert(&web, New::<Sleeper>(Nap::Wait)).await;
@@ -492,7 +496,7 @@ mod across_nodes {
                 tokio::spawn(async move { client.wait(id, LONG).await.unwrap() })
             });
             let waits: Vec<_> = waits.collect();
-            // Each has seen that it is not over yet.
+            // Each client has read that its instance has not ended yet.
             gets.acquire_many(20).await.unwrap().forget();
             for id in parked {
                 web.signal(id, Go).await.unwrap();
@@ -501,7 +505,7 @@ mod across_nodes {
                 wait.await.unwrap();
             }
 
-            assert!(clock.go_on().await, "somebody was not told of the end");
+            assert!(clock.go_on().await, "a client had no hint of the end");
             web.shutdown().await;
             worker.shutdown().await;
         })
@@ -509,24 +513,24 @@ mod across_nodes {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn deadlines_are_fired_at_their_time_by_another_node_than_the_worker() {
+    async fn a_maintenance_node_fires_the_deadlines_of_a_worker_in_time() {
         on_postgres(async |store| {
-            let worker = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
-            let house = elsewhere(&store, Sleeper::default(), Roles::MAINTENANCE).await;
-            heard(&house).await;
-            // Both ways: the worker tells of the deadline, the house that it has come.
+            let worker = node(&store, Sleeper::default(), Roles::WORKER).await;
+            let maintenance = node(&store, Sleeper::default(), Roles::MAINTENANCE).await;
+            wait_for_a_hint(&maintenance).await;
+            // The worker notifies of the deadline, the maintenance node of the wake.
             let mut deadlines = Vec::new();
             for _ in 0..5 {
                 let duration = Duration::from_millis(300);
                 let id = insert(&worker, New::<Sleeper>(Nap::Sleep { duration })).await;
                 let parked = worker.wait_settled(id, LONG).await.unwrap();
-                deadlines.push((id, parked.await_deadline.expect("it sleeps")));
+                deadlines.push((id, parked.await_deadline.expect("the instance sleeps")));
             }
             for (id, deadline) in deadlines {
                 let ran = worker.wait(id, LONG).await.unwrap();
                 was_in_time("deadline on another node", deadline, ran);
             }
-            house.shutdown().await;
+            maintenance.shutdown().await;
             worker.shutdown().await;
         })
         .await;
@@ -536,14 +540,14 @@ mod across_nodes {
     async fn a_retry_whose_worker_has_gone_runs_at_its_time_on_another_node() {
         on_postgres(async |store| {
             let delay = Duration::from_millis(400);
-            let leaving = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
+            let leaving = node(&store, Sleeper::default(), Roles::WORKER).await;
             let id = insert(&leaving, New::<Sleeper>(Nap::Retry { delay })).await;
-            support::eventually("it has been tried", async || {
+            support::eventually("the first attempt is over", async || {
                 leaving.get(id).await.unwrap().unwrap().attempt == 1
             })
             .await;
             leaving.shutdown().await;
-            let staying = elsewhere(&store, Sleeper::default(), Roles::WORKER).await;
+            let staying = node(&store, Sleeper::default(), Roles::WORKER).await;
 
             let ran = staying.wait(id, LONG).await.unwrap();
 
@@ -555,7 +559,7 @@ mod across_nodes {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn nodes_that_were_told_not_to_notify_find_everything_by_polling() {
+    async fn nodes_without_notifications_find_everything_by_polling() {
         on_postgres(async |store| {
             let silent = Postgres::options(&url()).unwrap().schema(store.schema());
             let silent = silent.without_notifications().connect().await.unwrap();

@@ -1,4 +1,4 @@
-//! Machines that families are made of, with a hand on when they go on.
+//! Machines for tests of families. The tests decide when they go on.
 
 use outlast::prelude::*;
 use serde_json::{Value, json};
@@ -13,34 +13,35 @@ impl Signal for Go {
     const NAME: &'static str = "go";
 }
 
-/// A child that does as it is told.
+/// A child that does what its state says.
 #[derive(Clone, Default)]
 pub(crate) struct Kid {
-    /// How many run their step at this moment, and how many did at most.
+    /// How many [`Play::Busy`] steps run at this moment.
     pub(crate) running: Arc<AtomicUsize>,
+    /// The largest value of `running` so far.
     pub(crate) most: Arc<AtomicUsize>,
-    /// Of each that was dropped where it awaited.
+    /// How many steps were dropped where they await.
     pub(crate) dropped: Arc<AtomicUsize>,
-    /// Steps and cancels in the order they came.
+    /// Steps and cancels, in the order in which they ran.
     pub(crate) seen: Arc<Mutex<Vec<String>>>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 pub(crate) enum Play {
-    /// Is done with this.
+    /// Ends as done with this output.
     Win(u32),
-    /// Fails with this.
+    /// Ends as failed with this reason.
     Lose(String),
-    /// Waits for [`Go`], then plays on.
+    /// Waits for [`Go`], then goes on with this state.
     Park(Box<Play>),
-    /// Runs until it is dropped or told to end.
+    /// Runs until it is dropped or cancelled.
     Linger,
-    /// Takes a moment.
+    /// Yields once, then ends as done.
     Busy,
-    /// Parks, and tidies up before it ends when it is asked to.
+    /// Parks. A cancel leads to [`Play::Tidied`].
     Tidy,
-    /// What it does then.
+    /// Ends as cancelled, after the cleanup.
     Tidied,
 }
 
@@ -50,7 +51,7 @@ impl Kid {
     }
 }
 
-/// Notes a step that is dropped where it awaits.
+/// Counts a step that is dropped where it awaits.
 pub(crate) struct Guard {
     dropped: Arc<AtomicUsize>,
     ended: bool,
@@ -121,7 +122,7 @@ impl Machine for Kid {
     }
 }
 
-/// What the children of the present round are to their parent.
+/// The children of the current round and the reason of the join, as the parent sees them.
 pub(crate) fn round(cx: &Context) -> Result<Value, StepError> {
     let kids = cx.children::<Kid>()?;
     let kids: Vec<_> = kids

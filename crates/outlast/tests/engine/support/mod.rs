@@ -1,5 +1,5 @@
-//! Runs a test on both stores: SQLite in memory, and a schema of its own on the PostgreSQL server that
-//! `scripts/test.sh` starts.
+//! Runs a test on both stores: SQLite in memory, and a schema of its own on PostgreSQL.
+//! `scripts/test.sh` starts the PostgreSQL server.
 
 #![allow(
     dead_code,
@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 
 pub(crate) use outlast_testbed::shared::{drop_schema, unique_schema, url};
 
-/// Longer than anything here takes. A wait of this length has failed.
+/// The limit of every wait. Nothing that works takes this long.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Makes a test on each store of every function named. Each takes the store:
+/// Makes a test for each store from every function named. Each function takes the store:
 /// `async fn a_sentence<S: Store + Inspect + Clone>(store: S)`.
 macro_rules! on_both_stores {
     ($($name:ident),+ $(,)?) => {
@@ -58,7 +58,7 @@ pub(crate) async fn on_sqlite<T: Future<Output = ()>>(test: impl FnOnce(Sqlite) 
     store.close().await;
 }
 
-/// Runs a test in a schema of its own, which goes when the test is over, however it went.
+/// Runs a test in a schema of its own. The schema is dropped after the test, also after a panic.
 pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgres) -> T) {
     let schema = unique_schema();
     let store = postgres(&schema).await;
@@ -70,7 +70,7 @@ pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgr
     }
 }
 
-/// A store in this schema; one more when there is one already.
+/// Opens a store in this schema. A test may open several.
 pub(crate) async fn postgres(schema: &str) -> Postgres {
     Postgres::options(&url())
         .expect("the URL can be read")
@@ -80,7 +80,7 @@ pub(crate) async fn postgres(schema: &str) -> Postgres {
         .expect("the test server can be used")
 }
 
-/// An engine with this machine and ten slots.
+/// Starts an engine with this machine and ten slots.
 pub(crate) async fn running<M: Machine>(store: impl Store + Inspect, machine: M) -> Engine {
     Engine::builder(store)
         .machine(machine)
@@ -90,14 +90,14 @@ pub(crate) async fn running<M: Machine>(store: impl Store + Inspect, machine: M)
         .unwrap()
 }
 
-/// Starts an instance that must be new.
+/// Inserts an instance whose key must be free.
 pub(crate) async fn insert<M: Machine>(client: &Client, new: New<M>) -> Id<M> {
     let inserted = client.insert(new).await.unwrap();
     assert!(inserted.is_new(), "its key is occupied");
     inserted.id().unwrap()
 }
 
-/// Asks until the answer is yes: for what nobody can be told of.
+/// Polls a condition until it holds. For conditions without a notification.
 pub(crate) async fn eventually(what: &str, mut ask: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !ask().await {

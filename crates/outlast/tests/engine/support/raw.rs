@@ -1,4 +1,4 @@
-//! A database behind its store's back: what anybody sees, and may change, who gets at it.
+//! Direct access to the database of a store, to read and change what is stored.
 
 use super::{drop_schema, postgres, unique_schema, url};
 use futures_util::FutureExt;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::NoTls;
 
-/// Makes a test on each store of every function named. Each takes the store and the database itself:
+/// Makes a test for each store from every function named, with the store and its database:
 /// `async fn a_sentence<S: Store + Inspect + Clone>(store: S, raw: Raw)`.
 macro_rules! on_both_databases {
     ($($name:ident),+ $(,)?) => {
@@ -37,7 +37,7 @@ macro_rules! on_both_databases {
 }
 pub(crate) use on_both_databases;
 
-/// The database itself.
+/// The database of a store.
 #[derive(Clone)]
 pub(crate) enum Raw {
     /// A file.
@@ -80,7 +80,7 @@ pub(crate) async fn on_postgres_schema<T: Future<Output = ()>>(
 }
 
 impl Raw {
-    /// Changes something.
+    /// Executes SQL without a result.
     pub(crate) async fn execute(&self, sql: &str) {
         match self {
             Raw::Sqlite(_) => self.sqlite().execute_batch(sql).unwrap(),
@@ -88,7 +88,7 @@ impl Raw {
         }
     }
 
-    /// One text, as a query answers it.
+    /// Returns the single value of a query as text.
     pub(crate) async fn text(&self, sql: &str) -> String {
         match self {
             Raw::Sqlite(_) => self.sqlite().query_row(sql, [], |row| row.get(0)).unwrap(),
@@ -99,7 +99,8 @@ impl Raw {
         }
     }
 
-    /// All that is stored, as text: every byte of the file and of its log; every column of every table.
+    /// Returns everything that is stored, as text. SQLite: every byte of the file and of its log.
+    /// PostgreSQL: every column of every table.
     pub(crate) async fn everything(&self) -> String {
         match self {
             Raw::Sqlite(path) => {
@@ -124,10 +125,10 @@ impl Raw {
         }
     }
 
-    /// A connection of one's own to the file.
+    /// Opens another connection to the file.
     pub(crate) fn sqlite(&self) -> rusqlite::Connection {
         let Raw::Sqlite(path) = self else {
-            panic!("this is no file");
+            panic!("this database is not a file");
         };
         let connection = rusqlite::Connection::open(path).unwrap();
         connection.busy_timeout(Duration::from_secs(10)).unwrap();

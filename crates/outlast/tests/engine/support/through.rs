@@ -1,4 +1,4 @@
-//! A store seen from another place, and one whose calls break.
+//! A wrapper of a store that acts as a store in another process, and whose calls can fail.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -18,80 +18,80 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
-/// Where a call breaks, or stops for a while.
+/// The point at which a call fails or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
-    /// Nothing was done.
+    /// Before the call is carried out.
     Before,
-    /// It was done, and the answer was lost.
+    /// After the call was carried out, before its answer is returned.
     After,
 }
 
-/// Asked at every call by the name of its verb: whether it breaks.
+/// Decides for each call, by the name of its verb, whether it fails.
 type Breaks = Arc<dyn Fn(&'static str) -> Option<Break> + Send + Sync>;
-/// Told what every commit was answered.
-type Overhears = Arc<dyn Fn(&[Commit], &Committed) + Send + Sync>;
-/// Asked at every call by the name of its verb: what it has to wait for, before it is done or before its answer is
-/// given.
+/// Receives every batch of commits and its answers.
+type Observes = Arc<dyn Fn(&[Commit], &Committed) + Send + Sync>;
+/// Decides for each call, by the name of its verb, what it waits for. It waits before the call is
+/// carried out, or before the answer is returned.
 type Delays = Arc<dyn Fn(&'static str) -> Option<(Break, Arc<Notify>)> + Send + Sync>;
-/// Asked at every commit: what it has to wait for.
+/// Decides for each batch of commits what it waits for.
 type Holds = Arc<dyn Fn(&[Commit]) -> Option<Arc<Notify>> + Send + Sync>;
 
-/// Asked of every outcome: what is answered instead of writing it.
+/// Decides for each commit whether it is answered with this instead of being written.
 type Instead = Arc<dyn Fn(&Commit) -> Option<Answer> + Send + Sync>;
 
-/// A way to a store that looks like that of another process: nothing is told in memory.
+/// A store that looks like the store of another process: no hint reaches it in memory.
 #[derive(Clone)]
 pub(crate) struct Through<S> {
     store: S,
-    place: String,
+    database_id: String,
     mute: bool,
     breaks: Breaks,
-    overhears: Overhears,
+    observes: Observes,
     holds: Holds,
     instead: Instead,
     delays: Delays,
-    /// One for every claim that was answered.
-    looks: Arc<Semaphore>,
-    /// One for every `get` that was answered.
+    /// Gets a permit for every claim that was answered.
+    claims: Arc<Semaphore>,
+    /// Gets a permit for every `get` that was answered.
     gets: Arc<Semaphore>,
 }
 
 impl<S: Store + Inspect> Through<S> {
     pub(crate) fn new(store: S) -> Through<S> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let place = format!(
+        let database_id = format!(
             "{} {}",
             store.database_id(),
             NEXT.fetch_add(1, Ordering::Relaxed)
         );
         Through {
             store,
-            place,
+            database_id,
             mute: false,
             breaks: Arc::new(|_| None),
-            overhears: Arc::new(|_, _| {}),
+            observes: Arc::new(|_, _| {}),
             holds: Arc::new(|_| None),
             instead: Arc::new(|_| None),
             delays: Arc::new(|_| None),
-            looks: Arc::new(Semaphore::new(0)),
+            claims: Arc::new(Semaphore::new(0)),
             gets: Arc::new(Semaphore::new(0)),
         }
     }
 
-    /// Waits until the first look of each of an engine's queues was answered. What comes in then is met by no claim
-    /// that was asked for before.
-    pub(crate) async fn first_looks(&self, queues: u32) {
-        let looks = self.looks.acquire_many(queues).await;
-        looks.expect("it is never closed").forget();
+    /// Waits until the first claim of each queue was answered. None of them can take a later
+    /// insert.
+    pub(crate) async fn first_claims(&self, queues: u32) {
+        let claims = self.claims.acquire_many(queues).await;
+        claims.expect("the semaphore is never closed").forget();
     }
 
-    /// Has a permit more whenever somebody was answered how an instance stands.
+    /// A semaphore that gets a permit for every `get` that was answered.
     pub(crate) fn gets(&self) -> Arc<Semaphore> {
         self.gets.clone()
     }
 
-    /// Neither tells nor hears.
+    /// Neither sends nor receives hints.
     pub(crate) fn mute(mut self) -> Through<S> {
         self.mute = true;
         self
@@ -105,11 +105,12 @@ impl<S: Store + Inspect> Through<S> {
         self
     }
 
-    pub(crate) fn overhearing(
+    /// Passes every batch of commits and its answers to a function.
+    pub(crate) fn observing(
         mut self,
-        overhears: impl Fn(&[Commit], &Committed) + Send + Sync + 'static,
+        observes: impl Fn(&[Commit], &Committed) + Send + Sync + 'static,
     ) -> Through<S> {
-        self.overhears = Arc::new(overhears);
+        self.observes = Arc::new(observes);
         self
     }
 
@@ -121,7 +122,7 @@ impl<S: Store + Inspect> Through<S> {
         self
     }
 
-    /// As a database does that refuses a row for a reason of its own.
+    /// Refuses outcomes, as a database does with a constraint or a trigger of its own.
     pub(crate) fn rejecting(
         mut self,
         rejects: impl Fn(&Commit) -> bool + Send + Sync + 'static,
@@ -131,8 +132,8 @@ impl<S: Store + Inspect> Through<S> {
         self
     }
 
-    /// As a server does that took over without what the one before it had answered last. Only of outcomes that keep
-    /// their claim.
+    /// Answers commits as written without writing them, as after a fail-over to a server that lags
+    /// behind. Only for outcomes that keep their claim.
     pub(crate) fn forgetting(
         mut self,
         forgets: impl Fn(&Commit) -> bool + Send + Sync + 'static,
@@ -148,7 +149,7 @@ impl<S: Store + Inspect> Through<S> {
         self
     }
 
-    /// Writes what has no other answer.
+    /// Writes the commits that have no other answer.
     async fn commit_some(&self, commits: &[Commit]) -> Result<Committed> {
         let mut answers: Vec<_> = commits
             .iter()
@@ -225,7 +226,7 @@ impl<S: Store + Inspect> Store for Through<S> {
 
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
         let claimed = self.call("claim", self.store.claim(request)).await;
-        self.looks.add_permits(1);
+        self.claims.add_permits(1);
         claimed
     }
 
@@ -235,7 +236,7 @@ impl<S: Store + Inspect> Store for Through<S> {
                 gate.notified().await;
             }
             let committed = self.commit_some(&commits).await?;
-            (self.overhears)(&commits, &committed);
+            (self.observes)(&commits, &committed);
             Ok(committed)
         };
         self.call("commit", commit).await
@@ -330,7 +331,7 @@ impl<S: Store + Inspect> Store for Through<S> {
     }
 
     fn database_id(&self) -> &str {
-        &self.place
+        &self.database_id
     }
 
     async fn notify(&self, hints: Hints) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Steps that block their thread, which no limit of time can drop.
+//! Steps that block their thread, so that no time limit can drop them.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -9,11 +9,11 @@ use std::sync::{Arc, Condvar, Mutex};
 
 on_both_stores!(
     a_step_that_blocks_its_thread_fails_its_instance_and_others_go_on,
-    what_a_blocked_step_returns_one_day_is_dropped,
-    a_stop_does_not_wait_for_a_step_that_blocks_its_thread,
+    the_late_outcome_of_a_blocked_step_is_dropped,
+    a_shutdown_does_not_wait_for_a_step_that_blocks_its_thread,
 );
 
-/// Closed until it is opened, for good. Waiting for it blocks the thread.
+/// A door that stays open once it was opened. Waiting for it blocks the thread.
 #[derive(Clone, Default)]
 struct Door(Arc<(Mutex<bool>, Condvar)>);
 
@@ -29,7 +29,8 @@ impl Door {
     }
 }
 
-/// So that a test that fails does not leave a thread behind, for which its runtime would wait.
+/// Opens the door at the end of a test, also of a failed one. The runtime would wait for the
+/// blocked thread.
 struct OpenAtTheEnd(Door);
 
 impl Drop for OpenAtTheEnd {
@@ -110,7 +111,7 @@ async fn a_step_that_blocks_its_thread_fails_its_instance_and_others_go_on(
 ) {
     let blocked = blocked(store).await;
     let engine = &blocked.engine;
-    // Many, so that every part of the engine is at work on the threads that are left.
+    // Many, so that every part of the engine works on the remaining threads.
     for _ in 0..20 {
         let others = (0..100).map(|_| New::<Blocker>(Thread::Pass));
         for other in engine.insert_many(others).await.unwrap() {
@@ -125,7 +126,7 @@ async fn a_step_that_blocks_its_thread_fails_its_instance_and_others_go_on(
     engine.shutdown().await;
 }
 
-async fn what_a_blocked_step_returns_one_day_is_dropped(store: impl Store + Inspect) {
+async fn the_late_outcome_of_a_blocked_step_is_dropped(store: impl Store + Inspect) {
     let mut blocked = blocked(store).await;
     let engine = &blocked.engine;
     let ended = engine.wait_ended(blocked.id, LONG).await.unwrap();
@@ -139,11 +140,11 @@ async fn what_a_blocked_step_returns_one_day_is_dropped(store: impl Store + Insp
     );
 }
 
-async fn a_stop_does_not_wait_for_a_step_that_blocks_its_thread(store: impl Store + Inspect) {
+async fn a_shutdown_does_not_wait_for_a_step_that_blocks_its_thread(store: impl Store + Inspect) {
     let blocked = blocked(store).await;
     let engine = &blocked.engine;
     let stopped = tokio::time::timeout(LONG, engine.shutdown()).await;
-    assert!(!stopped.expect("the stop ends").in_time);
+    assert!(!stopped.expect("the shutdown ends").in_time);
     blocked.door.0.open();
     // The worker counts as expired, so that maintenance on another node gives its claims back.
     let workers = engine.workers().await.unwrap();

@@ -1,7 +1,7 @@
-//! Workers that die: real processes, killed and stopped from outside.
+//! Workers that die: real processes that are killed or stopped from outside.
 //!
-//! A worker here is this very program, started again with only [`a_worker`] to run. It says on its standard
-//! output what happens to it.
+//! A worker here is this program, started again with only the test [`a_worker`]. It reports on its
+//! standard output.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -19,15 +19,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// Short, so that tests need not wait long; long enough for a heartbeat on a busy machine.
+/// Short, so that tests are fast, and long enough for a heartbeat on a busy machine.
 const LEASE: Duration = Duration::from_secs(1);
 
 /// How many steps a worker runs at a time. `OUTLAST_TEST_SLOTS` overrides it.
 const SLOTS: usize = 4;
 const MANY_SLOTS: usize = 100;
 
-/// Makes a test on an SQLite file and on PostgreSQL of every function named. Each takes the store and how
-/// another process finds it.
+/// Makes a test on an SQLite file and on PostgreSQL from every function named. Each function takes
+/// the store and the place where another process finds it.
 macro_rules! on_both_databases {
     ($($name:ident),+ $(,)?) => {
         mod sqlite {
@@ -59,16 +59,16 @@ macro_rules! on_both_databases {
 }
 
 on_both_databases!(
-    the_step_of_a_killed_worker_runs_again_with_another_attempt_and_without_handle,
-    everything_a_killed_worker_held_runs_again,
+    the_step_of_a_killed_worker_runs_again_as_a_new_attempt_without_on_failure,
+    every_instance_of_a_killed_worker_runs_again,
     the_late_outcome_of_a_worker_that_was_declared_dead_is_dropped,
     a_step_that_takes_its_worker_down_too_often_fails_its_instance,
-    heartbeats_keep_a_step_alive_that_runs_for_several_leases,
-    after_two_kills_of_a_busy_worker_everything_runs_at_once,
-    a_step_that_kills_its_worker_is_found_among_its_neighbours,
+    heartbeats_keep_the_claim_of_a_step_that_runs_for_several_leases,
+    after_two_kills_of_a_busy_worker_all_instances_run_together,
+    a_step_that_kills_its_worker_fails_and_its_neighbours_do_not,
 );
 
-/// What the steps do depends on the process: the worker dies of them, the test ends them.
+/// A machine whose steps depend on the process: they kill the worker, and end in the test.
 #[derive(Clone, Default)]
 struct Victim {
     dies: bool,
@@ -79,15 +79,15 @@ struct Victim {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 enum Fate {
-    /// Runs for ever in the worker.
+    /// Never ends in the worker.
     Linger,
-    /// Runs in the worker until its claim is known to be lost, without awaiting anything, then returns all the same.
+    /// Runs in the worker without an await until its claim is lost, then still returns an outcome.
     Haunt,
-    /// Takes the worker down.
+    /// Kills the worker.
     Abort,
     /// Takes several leases.
     Long,
-    /// Takes a while, in the worker too.
+    /// Takes this long, in the worker too.
     Steady(Duration),
 }
 
@@ -147,15 +147,15 @@ fn builder(store: impl Store + Inspect, victim: &Victim) -> EngineBuilder {
     builder.poll_interval(Duration::from_millis(50))
 }
 
-/// Says it to the test, on a line of its own.
-fn say(word: &str) {
+/// Reports something to the test, on a line of its own.
+fn say(message: &str) {
     let mut out = std::io::stdout().lock();
-    // Without the mark it would be one more line of the test runner.
-    writeln!(out, "\n> {word}").unwrap();
+    // The mark tells the line from those of the test runner.
+    writeln!(out, "\n> {message}").unwrap();
     out.flush().unwrap();
 }
 
-/// The worker: what [`Worker::start`] runs in a process of its own.
+/// The worker that [`Worker::start`] runs in a process of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the other tests start it as a process of its own"]
 async fn a_worker() {
@@ -168,7 +168,7 @@ async fn a_worker() {
 }
 
 async fn work(store: impl Store + Inspect) {
-    let store = Through::new(store).overhearing(|commits, committed| {
+    let store = Through::new(store).observing(|commits, committed| {
         for (commit, answer) in commits.iter().zip(&committed.answers) {
             let answer = match answer {
                 Answer::Committed { .. } => "committed",
@@ -191,14 +191,14 @@ async fn work(store: impl Store + Inspect) {
     std::future::pending::<()>().await;
 }
 
-/// A process that works. Killed when it is dropped.
+/// The process of a worker. It is killed when this is dropped.
 struct Worker {
     process: Child,
-    words: mpsc::Receiver<String>,
+    messages: mpsc::Receiver<String>,
 }
 
 impl Worker {
-    /// One that is ready for work.
+    /// Starts a worker and waits until it is ready.
     fn start(place: &str) -> Worker {
         let worker = Worker::spawn(place);
         worker.says("started");
@@ -222,27 +222,27 @@ impl Worker {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let (sender, words) = mpsc::sync_channel(1_000);
+        let (sender, messages) = mpsc::sync_channel(1_000);
         std::thread::spawn(move || {
-            let words = lines.map_while(Result::ok);
-            for word in words.filter_map(|line| line.strip_prefix("> ").map(str::to_owned)) {
-                if sender.send(word).is_err() {
+            let lines = lines.map_while(Result::ok);
+            for message in lines.filter_map(|line| line.strip_prefix("> ").map(str::to_owned)) {
+                if sender.send(message).is_err() {
                     return;
                 }
             }
         });
-        Worker { process, words }
+        Worker { process, messages }
     }
 
-    /// Waits for this word; what it says before is passed over.
+    /// Waits for this message. Earlier messages are skipped.
     fn says(&self, expected: &str) {
         eprintln!("waiting for {expected:?}");
-        while self.next_word() != expected {}
+        while self.next_message() != expected {}
     }
 
-    fn next_word(&self) -> String {
-        let word = self.words.recv_timeout(LONG);
-        word.expect("the worker says something")
+    fn next_message(&self) -> String {
+        let message = self.messages.recv_timeout(LONG);
+        message.expect("the worker reports something")
     }
 
     /// `SIGKILL`, as when the machine loses its power.
@@ -251,7 +251,7 @@ impl Worker {
         self.process.wait().unwrap();
     }
 
-    /// Waits until it has died of itself.
+    /// Waits until the worker has died by itself.
     fn dies(&mut self) {
         let status = self.process.wait().unwrap();
         assert!(!status.success());
@@ -265,7 +265,7 @@ impl Worker {
 }
 
 impl Worker {
-    /// `SIGSTOP`, at a moment when it does not hold the file that everybody writes to.
+    /// `SIGSTOP`, at a moment when the worker does not lock the file of the database.
     async fn freeze(&self, client: &Client) {
         const PATIENCE: Duration = Duration::from_secs(1);
         loop {
@@ -281,7 +281,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -291,7 +291,7 @@ fn running(id: Id<Victim>) -> String {
     format!("running {id}")
 }
 
-async fn the_step_of_a_killed_worker_runs_again_with_another_attempt_and_without_handle<S>(
+async fn the_step_of_a_killed_worker_runs_again_as_a_new_attempt_without_on_failure<S>(
     store: S,
     place: &str,
 ) where
@@ -302,7 +302,7 @@ async fn the_step_of_a_killed_worker_runs_again_with_another_attempt_and_without
     let id = insert(&client, New::<Victim>(Fate::Linger)).await;
     worker.says(&running(id));
     worker.kill();
-    // Nobody knows yet: it waits for its lease.
+    // Its lease has not expired, so the claim is still held.
     let held = client.get(id).await.unwrap().unwrap();
     assert_eq!((held.status, held.attempt), (Status::Executing, 0));
 
@@ -316,13 +316,13 @@ async fn the_step_of_a_killed_worker_runs_again_with_another_attempt_and_without
         handled: 0,
     };
     assert_eq!(ended, expected);
-    // The dead one is gone from the list.
+    // The dead worker is no longer listed.
     assert_eq!(engine.workers().await.unwrap().len(), 1);
     engine.shutdown().await;
 }
 
-/// With four running, some claimed ahead and the others in the queue, nothing is lost.
-async fn everything_a_killed_worker_held_runs_again<S>(store: S, place: &str)
+/// Four instances run, some are claimed ahead, and the others are in the queue.
+async fn every_instance_of_a_killed_worker_runs_again<S>(store: S, place: &str)
 where
     S: Store + Inspect + Clone,
 {
@@ -331,7 +331,7 @@ where
     let news = (0..10).map(|_| New::<Victim>(Fate::Linger));
     let inserted = client.insert_many(news).await.unwrap();
     let ids: Vec<_> = inserted.iter().map(|new| new.id().unwrap()).collect();
-    let ran: BTreeSet<String> = (0..4).map(|_| worker.next_word()).collect();
+    let ran: BTreeSet<String> = (0..4).map(|_| worker.next_message()).collect();
     worker.kill();
 
     let victim = Victim::default();
@@ -364,13 +364,13 @@ where
     let before = engine.get(id).await.unwrap().unwrap();
 
     zombie.signal("-CONT");
-    // Its heartbeat hears that it was declared dead, its step is told, and its outcome is not written.
+    // Its heartbeat finds that it was declared dead. The step is cancelled, its outcome dropped.
     zombie.says("cancelled");
     zombie.says(&format!("lost {id}"));
 
     let after = engine.get(id).await.unwrap().unwrap();
     assert_eq!(after, before);
-    // It has registered anew, and works.
+    // The worker has registered again, and runs steps.
     assert_eq!(engine.workers().await.unwrap().len(), 2);
     engine.shutdown().await;
     let next = insert(&client, New::<Victim>(Fate::Linger)).await;
@@ -381,26 +381,26 @@ async fn a_step_that_takes_its_worker_down_too_often_fails_its_instance<S>(store
 where
     S: Store + Inspect + Clone,
 {
-    let house = builder(store, &Victim::default());
-    let house = house.roles(Roles::MAINTENANCE).crashes_max(1);
-    let house = house.start().await.unwrap();
-    let id = insert(&house, New::<Victim>(Fate::Abort)).await;
+    let maintenance = builder(store, &Victim::default());
+    let maintenance = maintenance.roles(Roles::MAINTENANCE).crashes_max(1);
+    let maintenance = maintenance.start().await.unwrap();
+    let id = insert(&maintenance, New::<Victim>(Fate::Abort)).await;
     for _ in 0..2 {
-        // It may be dead before it says that it is ready.
+        // The worker may die before it reports that it is ready.
         let mut worker = Worker::spawn(place);
         worker.says(&running(id));
         worker.dies();
     }
 
-    let failed = house.wait_ended(id, LONG).await.unwrap();
+    let failed = maintenance.wait_ended(id, LONG).await.unwrap();
 
     assert_eq!(failed.status, Status::Failed);
     let reason = failed.last_error.unwrap();
     assert!(reason.contains("took its worker down 2 times"), "{reason}");
-    house.shutdown().await;
+    maintenance.shutdown().await;
 }
 
-async fn heartbeats_keep_a_step_alive_that_runs_for_several_leases<S>(store: S, _place: &str)
+async fn heartbeats_keep_the_claim_of_a_step_that_runs_for_several_leases<S>(store: S, _place: &str)
 where
     S: Store + Inspect + Clone,
 {
@@ -419,21 +419,21 @@ where
     two.shutdown().await;
 }
 
-/// The bound is three times what it takes undisturbed, the wait for the lease included.
-async fn after_two_kills_of_a_busy_worker_everything_runs_at_once<S>(store: S, place: &str)
+/// The bound is three times the undisturbed time, with the wait for the lease.
+async fn after_two_kills_of_a_busy_worker_all_instances_run_together<S>(store: S, place: &str)
 where
     S: Store + Inspect + Clone,
 {
     const TIME: Duration = Duration::from_secs(3);
-    let house = builder(store.clone(), &Victim::default());
-    let house = house.roles(Roles::MAINTENANCE).start().await.unwrap();
+    let maintenance = builder(store.clone(), &Victim::default());
+    let maintenance = maintenance.roles(Roles::MAINTENANCE).start().await.unwrap();
     let news = (0..MANY_SLOTS).map(|_| New::<Victim>(Fate::Steady(TIME)));
-    let inserted = house.insert_many(news).await.unwrap();
+    let inserted = maintenance.insert_many(news).await.unwrap();
     let ids: Vec<_> = inserted.iter().map(|new| new.id().unwrap()).collect();
     for _ in 0..2 {
         let mut worker = Worker::spawn_with(place, MANY_SLOTS);
         for _ in 0..MANY_SLOTS {
-            while !worker.next_word().starts_with("running") {}
+            while !worker.next_message().starts_with("running") {}
         }
         worker.kill();
     }
@@ -448,46 +448,46 @@ where
     eprintln!("done {took:?} after the second kill");
     assert!(took < TIME * 3, "took {took:?}");
     engine.shutdown().await;
-    house.shutdown().await;
+    maintenance.shutdown().await;
 }
 
-/// Workers are started again until nothing is left to do.
-async fn a_step_that_kills_its_worker_is_found_among_its_neighbours<S>(store: S, place: &str)
+/// The test restarts the worker until every instance has ended.
+async fn a_step_that_kills_its_worker_fails_and_its_neighbours_do_not<S>(store: S, place: &str)
 where
     S: Store + Inspect + Clone,
 {
-    let house = builder(store, &Victim::default());
-    let house = house.roles(Roles::MAINTENANCE).crashes_max(1);
-    let house = house.start().await.unwrap();
-    let poison = insert(&house, New::<Victim>(Fate::Abort)).await;
+    let maintenance = builder(store, &Victim::default());
+    let maintenance = maintenance.roles(Roles::MAINTENANCE).crashes_max(1);
+    let maintenance = maintenance.start().await.unwrap();
+    let poison = insert(&maintenance, New::<Victim>(Fate::Abort)).await;
     let slow = Fate::Steady as fn(Duration) -> Fate;
     let news = (0..3).map(|_| New::<Victim>(slow(Duration::from_millis(500))));
-    let inserted = house.insert_many(news).await.unwrap();
+    let inserted = maintenance.insert_many(news).await.unwrap();
     let innocent: Vec<_> = inserted.iter().map(|new| new.id().unwrap()).collect();
     let is_over = async || {
         let filter = Filter {
             statuses: vec![Status::Runnable, Status::Executing],
             ..Filter::default()
         };
-        house.count(filter).await.unwrap() == Count::Exactly(0)
+        maintenance.count(filter).await.unwrap() == Count::Exactly(0)
     };
     let mut deaths = 0;
     let mut worker = Worker::spawn(place);
     while !is_over().await {
         if worker.process.try_wait().unwrap().is_some() {
             deaths += 1;
-            assert!(deaths < 30, "the poison is not found");
+            assert!(deaths < 30, "the poison has not failed yet");
             worker = Worker::spawn(place);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let failed = house.wait_ended(poison, LONG).await.unwrap();
+    let failed = maintenance.wait_ended(poison, LONG).await.unwrap();
     assert_eq!(failed.status, Status::Failed);
     for id in innocent {
-        let ended = house.wait_ended(id, LONG).await.unwrap();
+        let ended = maintenance.wait_ended(id, LONG).await.unwrap();
         assert_eq!(ended.status, Status::Done, "{:?}", ended.last_error);
     }
-    eprintln!("found after {deaths} deaths");
+    eprintln!("failed after {deaths} deaths");
     assert!(deaths >= 2);
-    house.shutdown().await;
+    maintenance.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! A worker that was away for longer than its lease starts nothing: others may have run its steps meanwhile.
+//! A worker that was suspended past its lease starts no step. Other workers may have run it.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -13,14 +13,14 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 on_both_stores!(
-    a_claim_that_comes_after_the_lease_is_not_started,
+    a_claim_answered_after_its_lease_has_expired_is_not_started,
     the_next_step_after_a_late_commit_is_not_started,
     the_next_step_of_a_workflow_after_a_late_commit_is_not_started,
 );
 
 const LEASE: Duration = Duration::from_secs(1);
 
-/// Notes when each of its steps starts.
+/// Counts the starts of each of its steps.
 #[derive(Clone, Default)]
 struct Noted {
     first: Arc<AtomicU32>,
@@ -61,7 +61,7 @@ impl Machine for Noted {
     }
 }
 
-/// The same as a workflow.
+/// The same steps as a workflow.
 #[derive(Clone, Default)]
 struct NotedFlow(Noted);
 
@@ -83,8 +83,8 @@ async fn count(started: Arc<AtomicU32>) -> Result<u32, String> {
     Ok(started.fetch_add(1, Ordering::SeqCst))
 }
 
-/// What stands still on the way to the store once it is frozen: heartbeats before they are sent, and the first call of
-/// one verb before its answer comes.
+/// A connection to the store that freezes. Heartbeats stop before they are sent. The first call of
+/// one verb stops before its answer is returned.
 #[derive(Clone)]
 struct Freeze {
     verb: &'static str,
@@ -92,7 +92,7 @@ struct Freeze {
     froze: Arc<Mutex<Option<Instant>>>,
     answer: Arc<Notify>,
     heartbeat: Arc<Notify>,
-    /// A node read the remaining claims of this worker, or claimed nothing.
+    /// The engine has read its claims from the store after the freeze.
     noticed: Arc<AtomicBool>,
 }
 
@@ -129,13 +129,13 @@ impl Freeze {
         }
     }
 
-    /// Waits until the call is made whose answer is held back.
+    /// Waits until the call has been made. Its answer is held back.
     async fn is_reached(&self) {
         let is_reached = async || self.froze.lock().unwrap().is_some();
         eventually("the call is made", is_reached).await;
     }
 
-    /// Lets the answer through when the lease is over, and then waits until the claim is dropped.
+    /// Lets the answer through after the lease has expired. Then waits until the claim is dropped.
     async fn thaw_late(&self) {
         tokio::time::sleep(LEASE * 3 / 2).await;
         self.answer.notify_one();
@@ -153,7 +153,8 @@ impl Freeze {
     }
 }
 
-/// Runs an instance whose worker freezes at its first call of `verb`: no step may start before the lease is renewed.
+/// Runs an instance whose worker freezes at its first call of `verb`. No step may start before the
+/// lease is renewed.
 async fn freeze_at<S, M>(
     store: S,
     verb: &'static str,
@@ -183,7 +184,7 @@ async fn freeze_at<S, M>(
     engine.shutdown().await;
 }
 
-async fn a_claim_that_comes_after_the_lease_is_not_started<S>(store: S)
+async fn a_claim_answered_after_its_lease_has_expired_is_not_started<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {

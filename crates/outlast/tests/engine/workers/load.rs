@@ -1,4 +1,4 @@
-//! A hundred thousand instances through a mixed machine, with nothing lost.
+//! A load of a hundred thousand instances of a mixed machine.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -19,12 +19,12 @@ const WAITS: u64 = 10_000;
 const TIMEOUTS: u64 = 10_000;
 const RETRIES: u64 = 10_000;
 const PARENTS: u64 = 2_000;
-/// Of each parent.
+/// How many children each parent has.
 const CHILDREN: u64 = 9;
 const KEYED: u64 = 20_000;
 const KEYS: u64 = 200;
 
-/// Every instance leads to its own number; a parent to the sum of its children's.
+/// The output of an instance is its number. The output of a parent is the sum of its children.
 #[derive(Clone, Default)]
 struct Mixed {
     ended: Arc<AtomicU64>,
@@ -82,7 +82,7 @@ impl Machine for Mixed {
                 .timeout(Duration::from_millis(100))
                 .then(Mix::TimedOut { number }),
             Mix::TimedOut { number } => match cx.received::<Add>()? {
-                Some(_) => Outcome::fail("nobody sent it a signal"),
+                Some(_) => Outcome::fail("a signal came that the test did not send"),
                 None => self.end(number),
             },
             Mix::Retry { .. } if cx.attempt() == 0 => {
@@ -105,7 +105,7 @@ impl Machine for Mixed {
     }
 }
 
-/// What is sent, and the sum of what all of it leads to.
+/// The instances to insert, and the sum of all outputs.
 fn everything() -> (Vec<New<Mixed>>, u64) {
     let mut news = Vec::new();
     let mut sum = 0;
@@ -131,7 +131,7 @@ fn everything() -> (Vec<New<Mixed>>, u64) {
         let children = (0..CHILDREN)
             .map(|nth| number * CHILDREN + nth)
             .sum::<u64>();
-        // Once by the children, once by the parent.
+        // The children and the parent both count.
         add(2 * children, New::<Mixed>(Mix::Parent { number }));
     }
     for number in 0..KEYED {
@@ -156,12 +156,12 @@ where
 
     let client = engine.client().clone();
     let inserts = tokio::spawn(async move { client.insert_many(news).await.unwrap() });
-    // Signals go to the instances that exist, and again to those that did not.
-    signal_everyone(&engine).await;
+    // A signal to an instance that is not stored yet is sent again.
+    signal_all_waits(&engine).await;
     let inserted = inserts.await.unwrap();
     assert!(inserted.iter().all(|new| new.is_new()));
     eprintln!("inserted after {:?}", begun.elapsed());
-    everybody_ends(&machine, begun).await;
+    wait_for_all_ends(&machine, begun).await;
     eprintln!("ended after {:?}", begun.elapsed());
     assert!(engine.shutdown().await.in_time);
 
@@ -171,7 +171,7 @@ where
     eprintln!("counted after {:?}", begun.elapsed());
 }
 
-async fn signal_everyone(client: &Client) {
+async fn signal_all_waits(client: &Client) {
     let mut missing: Vec<u64> = (0..WAITS).collect();
     while !missing.is_empty() {
         let mut next = Vec::new();
@@ -200,8 +200,8 @@ async fn signal_everyone(client: &Client) {
     }
 }
 
-/// Waits for as long as there is progress.
-async fn everybody_ends(machine: &Mixed, begun: Instant) {
+/// Waits until every instance has ended. Fails when there is no progress.
+async fn wait_for_all_ends(machine: &Mixed, begun: Instant) {
     const STALLED: Duration = Duration::from_secs(20);
     let mut last = (0, Instant::now());
     loop {

@@ -1,4 +1,4 @@
-//! Nodes with different duties, and several engines in one process.
+//! Nodes with different roles, and several engines in one process.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -16,14 +16,14 @@ on_both_stores!(
     a_web_node_needs_neither_machines_nor_queues,
     a_worker_needs_machines_and_queues,
     a_worker_without_maintenance_leaves_deadlines_to_others,
-    maintenance_alone_gives_back_the_claims_of_the_dead,
-    maintenance_alone_removes_what_ended_long_ago,
+    a_maintenance_node_gives_back_the_claims_of_dead_workers,
+    a_maintenance_node_removes_instances_after_their_retention,
     engines_in_one_process_share_the_work_of_one_store,
-    engines_on_two_stores_keep_them_apart,
+    engines_on_two_stores_run_only_the_instances_of_their_own_store,
     a_worker_is_registered_with_its_name_and_queues,
 );
 
-/// Answers which engine ran it.
+/// Returns the name of the engine that ran it.
 #[derive(Clone)]
 struct Where {
     name: &'static str,
@@ -114,8 +114,8 @@ where
     let worker = worker.start().await.unwrap();
     let id = insert(&worker, New::<Where>(Place::Sleep)).await;
     let parked = worker.wait_settled(id, LONG).await.unwrap();
-    let deadline = parked.await_deadline.expect("it sleeps");
-    // The worker has looked several times since the deadline.
+    let deadline = parked.await_deadline.expect("the instance sleeps");
+    // The worker has polled several times since the deadline.
     eventually("the deadline is long past", async || {
         worker.now().await.unwrap().since(deadline) > Duration::from_millis(200)
     })
@@ -123,15 +123,15 @@ where
     let parked = worker.get(id).await.unwrap().unwrap();
     assert_eq!(parked.status, Status::Sleeping);
 
-    let house = node(store, "house", Roles::MAINTENANCE);
-    let house = house.start().await.unwrap();
+    let maintenance = node(store, "maintenance", Roles::MAINTENANCE);
+    let maintenance = maintenance.start().await.unwrap();
 
-    assert_eq!(house.wait(id, LONG).await.unwrap(), "worker");
-    house.shutdown().await;
+    assert_eq!(maintenance.wait(id, LONG).await.unwrap(), "worker");
+    maintenance.shutdown().await;
     worker.shutdown().await;
 }
 
-async fn maintenance_alone_gives_back_the_claims_of_the_dead<S>(store: S)
+async fn a_maintenance_node_gives_back_the_claims_of_dead_workers<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -154,37 +154,39 @@ where
     };
     assert_eq!(store.claim(request).await.unwrap().claims.len(), 1);
 
-    let house = node(store, "house", Roles::MAINTENANCE).lease(limits::LEASE_MIN);
-    let house = house.start().await.unwrap();
-    eventually("it is given back", async || {
-        house.get(id).await.unwrap().unwrap().status == Status::Runnable
+    let maintenance = node(store, "maintenance", Roles::MAINTENANCE).lease(limits::LEASE_MIN);
+    let maintenance = maintenance.start().await.unwrap();
+    eventually("the claim is given back", async || {
+        maintenance.get(id).await.unwrap().unwrap().status == Status::Runnable
     })
     .await;
 
-    let given_back = house.get(id).await.unwrap().unwrap();
+    let given_back = maintenance.get(id).await.unwrap().unwrap();
     assert_eq!((given_back.attempt, given_back.crashes), (1, 1));
     assert_eq!(given_back.revision.0, 2);
-    assert_eq!(house.workers().await.unwrap(), []);
-    house.shutdown().await;
+    assert_eq!(maintenance.workers().await.unwrap(), []);
+    maintenance.shutdown().await;
 }
 
-async fn maintenance_alone_removes_what_ended_long_ago<S: Store + Inspect + Clone>(store: S) {
+async fn a_maintenance_node_removes_instances_after_their_retention<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let worker = node(store.clone(), "worker", Roles::WORKER);
     let worker = worker.start().await.unwrap();
     let id = insert(&worker, New::<Where>(Place::Here)).await;
     worker.wait(id, LONG).await.unwrap();
     worker.shutdown().await;
 
-    let house = node(store, "house", Roles::MAINTENANCE);
-    let house = house.retention(Duration::from_millis(10));
-    let house = house.start().await.unwrap();
-    eventually("it is removed", async || {
-        house.get(id).await.unwrap().is_none()
+    let maintenance = node(store, "maintenance", Roles::MAINTENANCE);
+    let maintenance = maintenance.retention(Duration::from_millis(10));
+    let maintenance = maintenance.start().await.unwrap();
+    eventually("the instance is removed", async || {
+        maintenance.get(id).await.unwrap().is_none()
     })
     .await;
-    let gone = house.wait(id, LONG).await.unwrap_err();
-    assert!(matches!(gone, WaitError::NotFound), "{gone}");
-    house.shutdown().await;
+    let error = maintenance.wait(id, LONG).await.unwrap_err();
+    assert!(matches!(error, WaitError::NotFound), "{error}");
+    maintenance.shutdown().await;
 }
 
 async fn engines_in_one_process_share_the_work_of_one_store<S>(store: S)
@@ -220,7 +222,11 @@ where
     }
 }
 
-async fn engines_on_two_stores_keep_them_apart<S: Store + Inspect + Clone>(store: S) {
+async fn engines_on_two_stores_run_only_the_instances_of_their_own_store<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let here = node(store, "here", Roles::ALL).start().await.unwrap();
     let there = Sqlite::in_memory().unwrap();
     let there = node(there, "there", Roles::ALL).start().await.unwrap();
@@ -231,7 +237,7 @@ async fn engines_on_two_stores_keep_them_apart<S: Store + Inspect + Clone>(store
         assert_eq!(there.wait(two, LONG).await.unwrap(), "there");
     }
     here.shutdown().await;
-    // The other one goes on.
+    // The other engine goes on.
     let id = insert(&there, New::<Where>(Place::Here)).await;
     assert_eq!(there.wait(id, LONG).await.unwrap(), "there");
     there.shutdown().await;

@@ -1,5 +1,5 @@
-//! Instances that were on workers that died: they run in ever smaller groups, so that a crash shows which of them did
-//! it (docs/protocol.md, defect 14).
+//! Quarantine: instances of dead workers run in ever smaller groups, until a crash shows which of
+//! them caused it (docs/protocol.md, defect 14).
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Semaphore;
 
 on_both_stores!(
-    after_two_crashes_everything_runs_together,
-    each_further_crash_halves_how_many_run_together_beside_everything_else,
+    after_two_crashes_all_instances_run_together,
+    each_further_crash_halves_the_quarantined_instances_that_run_together,
 );
 
 #[derive(Clone)]
 struct Watched {
     running: Arc<AtomicU32>,
     most: Arc<AtomicU32>,
-    /// Closed when those that are suspected of nothing have ended.
+    /// Closed when the other instances have ended. Steps in quarantine wait for it.
     begin: Arc<Semaphore>,
-    /// How many run at once before any goes on.
+    /// How many steps in quarantine must run at once before any goes on.
     together: Arc<tokio::sync::Barrier>,
 }
 
@@ -60,7 +60,7 @@ impl Machine for Watched {
     }
 }
 
-/// Lets a worker that claims everything die so many times.
+/// Claims all instances for a worker and reaps it, this many times.
 async fn crash(store: &impl Store, times: u32, instances: usize) {
     for _ in 0..times {
         let worker = NewWorker {
@@ -89,8 +89,8 @@ async fn crash(store: &impl Store, times: u32, instances: usize) {
     }
 }
 
-/// Two lost machines in a row are ordinary: what ran there runs again as fast as ever.
-async fn after_two_crashes_everything_runs_together<S>(store: S)
+/// Two lost workers in a row are ordinary. Their instances run again without a limit.
+async fn after_two_crashes_all_instances_run_together<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -100,7 +100,7 @@ where
         all.push(insert(&client, New::<Watched>(Suspicion::Suspected)).await);
     }
     crash(&store, 2, 10).await;
-    // None goes on before all ten run.
+    // No step goes on before all ten run.
     let watched = Watched::new(10);
     watched.begin.close();
     let engine = crate::support::running(store, watched.clone()).await;
@@ -112,26 +112,26 @@ where
 }
 
 /// With ten slots, two run together after four crashes in a row.
-async fn each_further_crash_halves_how_many_run_together_beside_everything_else<S>(store: S)
+async fn each_further_crash_halves_the_quarantined_instances_that_run_together<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
     let client = Client::new(store.clone());
-    let mut suspects = Vec::new();
+    let mut quarantined = Vec::new();
     for _ in 0..6 {
-        suspects.push(insert(&client, New::<Watched>(Suspicion::Suspected)).await);
+        quarantined.push(insert(&client, New::<Watched>(Suspicion::Suspected)).await);
     }
     crash(&store, 4, 6).await;
     let watched = Watched::new(2);
     let engine = crate::support::running(store, watched.clone()).await;
-    // While two suspects run and wait for them.
+    // Meanwhile two instances in quarantine run and wait.
     for _ in 0..5 {
         let innocent = insert(&engine, New::<Watched>(Suspicion::Innocent)).await;
         engine.wait(innocent, LONG).await.unwrap();
     }
     watched.begin.close();
-    for suspect in suspects {
-        engine.wait(suspect, LONG).await.unwrap();
+    for id in quarantined {
+        engine.wait(id, LONG).await.unwrap();
     }
     assert_eq!(watched.most.load(Ordering::SeqCst), 2);
     engine.shutdown().await;

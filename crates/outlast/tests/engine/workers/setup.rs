@@ -1,7 +1,7 @@
-//! What an engine refuses to start with. Every refusal says how to mend it.
+//! Refusals of an engine at its start. Every error says how to fix the setup.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
-#![allow(dead_code, reason = "what is refused is never run")]
+#![allow(dead_code, reason = "refused machines never run")]
 
 use outlast::prelude::*;
 use outlast::{EngineBuilder, SetupError};
@@ -113,7 +113,7 @@ async fn a_state_that_is_not_adjacently_tagged_is_refused_with_the_line_to_write
 }
 
 #[tokio::test]
-async fn each_wrong_shape_is_called_by_its_name() {
+async fn the_refusal_of_a_state_names_its_shape() {
     let external = refusal(builder().machine(Externally).queue("default", 1)).await;
     assert!(
         external.contains("`External`, an enum without tags"),
@@ -250,7 +250,7 @@ async fn a_version_below_one_is_refused() {
 }
 
 #[tokio::test]
-async fn times_that_make_no_sense_are_refused() {
+async fn invalid_durations_are_refused() {
     let engine = || builder().machine(Fine).queue("default", 1);
     let lease = refusal(engine().lease(Duration::ZERO)).await;
     assert!(

@@ -1,4 +1,4 @@
-//! Stopping an engine: what runs gets its grace, everything else is given back as it was.
+//! Shutdowns: running steps get the grace, and other claims are given back untouched.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -17,22 +17,22 @@ on_both_stores!(
     a_step_that_ends_within_the_grace_has_its_outcome_written,
     a_step_that_does_not_end_is_given_back_untouched_and_runs_elsewhere,
     claims_that_were_not_started_are_given_back_untouched,
-    running_ahead_ends_with_the_stop,
-    nothing_is_claimed_after_the_stop,
-    what_a_signal_wakes_during_the_stop_is_left_to_others,
-    a_stop_with_nothing_to_do_does_not_wait_for_the_grace,
-    stopping_twice_is_harmless,
-    two_stops_at_once_are_harmless,
-    the_worker_is_gone_after_every_stop,
+    run_ahead_ends_with_the_shutdown,
+    an_engine_claims_nothing_after_its_shutdown,
+    an_instance_woken_by_a_signal_during_the_shutdown_is_left_to_others,
+    an_idle_engine_shuts_down_without_waiting_for_the_grace,
+    shutting_down_twice_is_harmless,
+    two_concurrent_shutdowns_are_harmless,
+    the_worker_is_deregistered_after_every_shutdown,
     an_engine_that_is_dropped_leaves_its_steps_to_others,
-    what_cannot_be_given_back_at_once_is_given_back_before_the_worker_goes,
+    a_claim_whose_release_failed_is_given_back_before_the_worker_deregisters,
 );
 
 #[derive(Clone)]
 struct Patience {
     started: Arc<Semaphore>,
     gate: Arc<Semaphore>,
-    /// Whether this build comes to an end at all.
+    /// Whether [`Pace::Long`] ends in this build.
     ends: bool,
 }
 
@@ -53,14 +53,14 @@ impl Patience {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "step", content = "state", rename_all = "snake_case")]
 enum Pace {
-    /// JoinSets when the engine is about to stop.
+    /// Ends when the engine shuts down.
     UntilStop,
-    /// Goes on to the end when the engine is about to stop.
+    /// Goes on to the next step when the engine shuts down.
     ThenOn,
-    /// Tells when the engine is about to stop, and ends when the test lets it.
+    /// Notifies the test when the engine shuts down, then waits for it.
     Gate,
     Wait,
-    /// Never ends in a build that does not.
+    /// Ends only in a build with `ends`.
     Long,
     End,
 }
@@ -121,7 +121,7 @@ async fn all(client: &Client) -> Vec<Instance> {
     client.list(request).await.unwrap().instances
 }
 
-/// What must be true whenever an engine has stopped and no other runs (I11).
+/// Checks that no worker and no claim is left after the shutdown of the only engine (I11).
 async fn nothing_is_left(client: &Client) {
     assert_eq!(client.workers().await.unwrap(), []);
     let executing = all(client).await.into_iter();
@@ -164,7 +164,7 @@ where
     let client = Client::new(store.clone());
     let given_back = client.get(id).await.unwrap().unwrap();
     assert_eq!(given_back.status, Status::Runnable);
-    // Claimed once, given back once.
+    // One claim and one release.
     assert_eq!(given_back.revision.0, 2);
     assert_eq!((given_back.attempt, given_back.crashes), (0, 0));
     nothing_is_left(&client).await;
@@ -201,7 +201,7 @@ where
     nothing_is_left(&client).await;
 }
 
-async fn running_ahead_ends_with_the_stop<S: Store + Inspect + Clone>(store: S) {
+async fn run_ahead_ends_with_the_shutdown<S: Store + Inspect + Clone>(store: S) {
     let machine = Patience::new(true);
     let engine = builder(store.clone(), &machine).start().await.unwrap();
     let id = insert(&engine, New::<Patience>(Pace::ThenOn)).await;
@@ -219,7 +219,7 @@ async fn running_ahead_ends_with_the_stop<S: Store + Inspect + Clone>(store: S) 
     assert_eq!(
         machine.started.available_permits(),
         0,
-        "it was not run here"
+        "the next step does not run in this engine"
     );
     nothing_is_left(&client).await;
 
@@ -228,7 +228,7 @@ async fn running_ahead_ends_with_the_stop<S: Store + Inspect + Clone>(store: S) 
     other.shutdown().await;
 }
 
-async fn nothing_is_claimed_after_the_stop<S: Store + Inspect + Clone>(store: S) {
+async fn an_engine_claims_nothing_after_its_shutdown<S: Store + Inspect + Clone>(store: S) {
     let machine = Patience::new(true);
     let stopped = builder(store.clone(), &machine).start().await.unwrap();
     stopped.shutdown().await;
@@ -243,7 +243,7 @@ async fn nothing_is_claimed_after_the_stop<S: Store + Inspect + Clone>(store: S)
     other.shutdown().await;
 }
 
-async fn what_a_signal_wakes_during_the_stop_is_left_to_others<S>(store: S)
+async fn an_instance_woken_by_a_signal_during_the_shutdown_is_left_to_others<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -265,17 +265,17 @@ where
     let client = Client::new(store.clone());
     nothing_is_left(&client).await;
     let woken = client.get(id).await.unwrap().unwrap();
-    // A claim that was under way may have met it, and then has given it back.
+    // A claim under way may have taken the instance, and then gave it back.
     assert_eq!(woken.status, Status::Runnable);
     assert_eq!((woken.attempt, woken.crashes), (0, 0));
-    assert_eq!(machine.started.available_permits(), 0, "nothing ran");
+    assert_eq!(machine.started.available_permits(), 0, "no step ran");
 
     let other = builder(store, &machine).start().await.unwrap();
     assert_eq!(other.wait(id, LONG).await.unwrap(), 0);
     other.shutdown().await;
 }
 
-async fn a_stop_with_nothing_to_do_does_not_wait_for_the_grace<S>(store: S)
+async fn an_idle_engine_shuts_down_without_waiting_for_the_grace<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -289,7 +289,7 @@ where
     assert!(since.elapsed() < Duration::from_secs(5));
 }
 
-async fn stopping_twice_is_harmless<S: Store + Inspect + Clone>(store: S) {
+async fn shutting_down_twice_is_harmless<S: Store + Inspect + Clone>(store: S) {
     let machine = Patience::new(true);
     let engine = builder(store, &machine).start().await.unwrap();
     let id = insert(&engine, New::<Patience>(Pace::End)).await;
@@ -301,7 +301,7 @@ async fn stopping_twice_is_harmless<S: Store + Inspect + Clone>(store: S) {
     nothing_is_left(engine.client()).await;
 }
 
-async fn two_stops_at_once_are_harmless<S: Store + Inspect + Clone>(store: S) {
+async fn two_concurrent_shutdowns_are_harmless<S: Store + Inspect + Clone>(store: S) {
     let machine = Patience::new(true);
     let engine = builder(store, &machine).start().await.unwrap();
     insert(&engine, New::<Patience>(Pace::UntilStop)).await;
@@ -313,8 +313,8 @@ async fn two_stops_at_once_are_harmless<S: Store + Inspect + Clone>(store: S) {
     nothing_is_left(engine.client()).await;
 }
 
-/// A heartbeat that is under way when the worker leaves must not bring it back.
-async fn the_worker_is_gone_after_every_stop<S: Store + Inspect + Clone>(store: S) {
+/// A heartbeat under way must not register the worker again.
+async fn the_worker_is_deregistered_after_every_shutdown<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store.clone());
     for _ in 0..10 {
         let engine = builder(store.clone(), &Patience::new(true));
@@ -342,14 +342,14 @@ where
     other.shutdown().await;
 }
 
-async fn what_cannot_be_given_back_at_once_is_given_back_before_the_worker_goes<S>(store: S)
+async fn a_claim_whose_release_failed_is_given_back_before_the_worker_deregisters<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
     let stuck = Patience::new(false);
-    let met = AtomicBool::new(false);
+    let called = AtomicBool::new(false);
     let broken = Through::new(store.clone()).breaking(move |verb| {
-        let first = verb == "release" && !met.swap(true, Ordering::SeqCst);
+        let first = verb == "release" && !called.swap(true, Ordering::SeqCst);
         first.then_some(Break::Before)
     });
     let engine = builder(broken, &stuck).grace(Duration::ZERO);
@@ -367,7 +367,7 @@ where
 }
 
 /// No task of an engine or of its store outlives them.
-mod nothing_runs_on {
+mod leftover_tasks {
     use super::*;
     use crate::support::{drop_schema, postgres, unique_schema};
     use outlast_core::limits;
@@ -390,9 +390,9 @@ mod nothing_runs_on {
         assert_eq!(count, outlast::Count::Exactly(2));
     }
 
-    /// On one thread: with several, the runtime may still count a task that has ended on another of them.
+    /// On one thread. With several, the runtime may still count a task that has ended on another.
     #[tokio::test]
-    async fn after_a_stop_on_sqlite() {
+    async fn no_task_is_left_after_a_shutdown_on_sqlite() {
         let before = tasks();
         let store = outlast_sqlite::Sqlite::in_memory().unwrap();
         run_and_stop(store.clone()).await;
@@ -400,13 +400,13 @@ mod nothing_runs_on {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn after_a_stop_on_postgres() {
+    async fn no_task_is_left_after_a_shutdown_on_postgres() {
         let schema = unique_schema();
         let before = tasks();
         let store = postgres(&schema).await;
         run_and_stop(store.clone()).await;
         store.close().await;
-        // The driver's tasks end when the server has said goodbye.
+        // The tasks of the driver end when the server has closed the connection.
         eventually("no task is left", async || tasks() == before).await;
         drop_schema(&schema).await;
     }

@@ -1,4 +1,5 @@
-//! A store whose calls break, before or after they were done: nothing is lost, nothing is committed twice.
+//! Calls of the store that fail before or after they are carried out. Nothing may be lost or
+//! committed twice.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -13,23 +14,23 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, Semaphore};
 
 on_both_stores!(
-    an_outcome_whose_commit_broke_is_written_by_the_next_try,
-    an_outcome_that_was_written_unseen_is_not_written_twice,
-    a_commit_of_many_that_does_not_end_keeps_nobody_else_waiting,
-    a_kept_claim_whose_commit_was_written_unseen_is_given_back_and_goes_on,
-    an_instance_whose_last_step_the_store_forgot_goes_on_from_the_one_before,
-    claims_that_were_taken_unseen_are_given_back,
-    what_is_inserted_on_an_idle_engine_needs_no_claim,
-    an_insert_that_was_claimed_unseen_is_given_back_and_runs_once,
-    what_a_signal_wakes_on_an_idle_engine_needs_no_claim,
-    a_target_that_a_signal_claimed_unseen_is_given_back_and_runs_once,
-    a_claim_taken_unseen_is_given_back_while_the_claim_before_it_is_still_held,
+    an_outcome_whose_commit_failed_is_written_by_the_next_try,
+    an_outcome_whose_commit_lost_its_answer_is_not_written_twice,
+    a_large_commit_that_hangs_does_not_hold_up_other_commits,
+    a_kept_claim_whose_commit_lost_its_answer_is_given_back_and_goes_on,
+    an_instance_whose_last_commit_the_store_lost_goes_on_from_the_one_before,
+    claims_whose_answer_was_lost_are_given_back,
+    an_insert_on_an_idle_engine_takes_the_fast_path,
+    an_insert_on_the_fast_path_that_lost_its_answer_runs_once,
+    a_signal_on_an_idle_engine_takes_the_fast_path,
+    the_target_of_a_fast_path_signal_that_lost_its_answer_runs_once,
+    a_claim_that_lost_its_answer_is_given_back_while_the_one_before_is_held,
     a_kept_claim_whose_commit_is_not_answered_yet_is_not_given_back,
-    a_claim_that_goes_on_while_the_store_is_asked_is_not_given_back,
-    a_signal_of_a_worker_whose_lease_has_run_out_is_delivered_all_the_same,
-    a_claim_that_could_not_be_given_back_is_given_back_later,
-    a_worker_that_cannot_renew_its_lease_is_told_that_its_claim_is_lost,
-    everything_ends_once_on_a_store_that_breaks_all_the_time,
+    a_claim_that_goes_on_while_the_engine_reads_its_claims_is_not_given_back,
+    a_signal_of_a_deregistered_worker_is_delivered,
+    a_claim_whose_release_failed_is_given_back_later,
+    a_worker_that_cannot_renew_its_lease_drops_the_step_of_a_lost_claim,
+    every_instance_ends_once_on_a_store_whose_calls_keep_failing,
 );
 
 /// Counts the runs of its steps.
@@ -125,7 +126,7 @@ fn builder(store: impl Store + Inspect, walk: &Walk) -> EngineBuilder {
     builder.poll_interval(Duration::from_millis(100))
 }
 
-/// Breaks the first calls of `verb`, as many as are named.
+/// Breaks the first calls of `verb`, one for each point given.
 fn first(
     verb: &'static str,
     breaks: &[Break],
@@ -145,7 +146,7 @@ async fn get<M: Machine>(client: &Client, id: Id<M>) -> Instance {
     client.get(id).await.unwrap().unwrap()
 }
 
-async fn an_outcome_whose_commit_broke_is_written_by_the_next_try<S>(store: S)
+async fn an_outcome_whose_commit_failed_is_written_by_the_next_try<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -161,23 +162,23 @@ where
     engine.shutdown().await;
 }
 
-async fn an_outcome_that_was_written_unseen_is_not_written_twice<S>(store: S)
+async fn an_outcome_whose_commit_lost_its_answer_is_not_written_twice<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
     let walk = Walk::new();
     let answers: Arc<Mutex<Vec<Answer>>> = Arc::default();
-    let overheard = answers.clone();
+    let observed = answers.clone();
     let broken = Through::new(store).breaking(first("commit", &[Break::After]));
-    let broken = broken.overhearing(move |_, committed| {
-        overheard.lock().unwrap().extend(committed.answers.clone());
+    let broken = broken.observing(move |_, committed| {
+        observed.lock().unwrap().extend(committed.answers.clone());
     });
     let engine = builder(broken, &walk).start().await.unwrap();
     let id = insert(&engine, New::<Walk>(Leg::Three)).await;
 
     assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
 
-    eventually("it was tried again", async || {
+    eventually("the commit is tried again", async || {
         answers.lock().unwrap().len() == 2
     })
     .await;
@@ -187,7 +188,7 @@ where
     engine.shutdown().await;
 }
 
-async fn a_commit_of_many_that_does_not_end_keeps_nobody_else_waiting<S>(store: S)
+async fn a_large_commit_that_hangs_does_not_hold_up_other_commits<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -220,8 +221,8 @@ where
     engine.shutdown().await;
 }
 
-/// The store holds the claim for a worker that does not know: only asking the store ends that.
-async fn a_kept_claim_whose_commit_was_written_unseen_is_given_back_and_goes_on<S>(store: S)
+/// The worker does not know the revision of its claim. Only a read of its claims ends that.
+async fn a_kept_claim_whose_commit_lost_its_answer_is_given_back_and_goes_on<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -236,14 +237,14 @@ where
         assert_eq!(walk.runs_of(step), 1, "step {step}");
     }
     let ended = get(&engine, id).await;
-    // Claim, one (unseen), given back, claim, two, three.
+    // Claim, one (answer lost), given back, claim, two, three.
     assert_eq!((ended.revision.0, ended.crashes), (6, 0));
     engine.shutdown().await;
 }
 
-/// As after a fail-over to a standby that lags behind: the row is this worker's, at a revision of which it no longer
-/// knows, and its lease goes on.
-async fn an_instance_whose_last_step_the_store_forgot_goes_on_from_the_one_before<S>(store: S)
+/// As after a fail-over to a standby that lags behind. The row is claimed by this worker, at a
+/// revision that it no longer knows, and its lease is renewed.
+async fn an_instance_whose_last_commit_the_store_lost_goes_on_from_the_one_before<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -264,7 +265,7 @@ where
     engine.shutdown().await;
 }
 
-async fn claims_that_were_taken_unseen_are_given_back<S: Store + Inspect + Clone>(store: S) {
+async fn claims_whose_answer_was_lost_are_given_back<S: Store + Inspect + Clone>(store: S) {
     let walk = Walk::new();
     let client = Client::new(store.clone());
     let news = (0..10).map(|_| New::<Walk>(Leg::Three));
@@ -281,7 +282,7 @@ async fn claims_that_were_taken_unseen_are_given_back<S: Store + Inspect + Clone
     engine.shutdown().await;
 }
 
-async fn what_is_inserted_on_an_idle_engine_needs_no_claim<S: Store + Inspect + Clone>(store: S) {
+async fn an_insert_on_an_idle_engine_takes_the_fast_path<S: Store + Inspect + Clone>(store: S) {
     let walk = Walk::new();
     let never = |verb| (verb == "claim").then_some(Break::Before);
     let engine = builder(Through::new(store).breaking(never), &walk);
@@ -291,7 +292,7 @@ async fn what_is_inserted_on_an_idle_engine_needs_no_claim<S: Store + Inspect + 
     engine.shutdown().await;
 }
 
-async fn an_insert_that_was_claimed_unseen_is_given_back_and_runs_once<S>(store: S)
+async fn an_insert_on_the_fast_path_that_lost_its_answer_runs_once<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -304,7 +305,7 @@ where
         statuses: vec![Status::Done],
         ..outlast::Filter::default()
     };
-    eventually("it has ended", async || {
+    eventually("the instance has ended", async || {
         engine.count(done.clone()).await.unwrap() == outlast::Count::Exactly(1)
     })
     .await;
@@ -320,7 +321,7 @@ async fn parked(engine: &Engine, new: New<Walk>) -> Id<Walk> {
     id
 }
 
-async fn what_a_signal_wakes_on_an_idle_engine_needs_no_claim<S>(store: S)
+async fn a_signal_on_an_idle_engine_takes_the_fast_path<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -330,7 +331,7 @@ where
     let engine = engine.start().await.unwrap();
     let by_id = parked(&engine, New::<Walk>(Leg::Wait).queue("mail")).await;
     let by_key = parked(&engine, New::<Walk>(Leg::Wait).key("k")).await;
-    // One that wakes nobody keeps no place.
+    // A signal without a target frees its slot again.
     for _ in 0..20 {
         let answer = engine.signal(InstanceId(987_654_321), Go).await.unwrap();
         assert_eq!(answer, Delivery::NoTarget);
@@ -343,7 +344,7 @@ where
     engine.shutdown().await;
 }
 
-async fn a_target_that_a_signal_claimed_unseen_is_given_back_and_runs_once<S>(store: S)
+async fn the_target_of_a_fast_path_signal_that_lost_its_answer_runs_once<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -355,60 +356,60 @@ where
     assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
     assert_eq!(walk.runs_of("one"), 1);
     let ended = get(&engine, id).await;
-    // Claim, wait, claim (unseen), given back, claim, one, two, three.
+    // Claim, wait, claim (answer lost), given back, claim, one, two, three.
     assert_eq!((ended.revision.0, ended.crashes), (8, 0));
     engine.shutdown().await;
 }
 
-/// Makes the first call of `verb` wait, before it is done or before its answer is given.
+/// Makes the first call of `verb` wait, before it is carried out or before its answer is returned.
 fn late(
     verb: &'static str,
     place: Break,
     gate: &Arc<Notify>,
 ) -> impl Fn(&'static str) -> Option<(Break, Arc<Notify>)> + Send + Sync + 'static {
-    let (gate, met) = (gate.clone(), AtomicBool::new(false));
+    let (gate, called_before) = (gate.clone(), AtomicBool::new(false));
     move |called| {
-        let is_first = called == verb && !met.swap(true, Ordering::SeqCst);
+        let is_first = called == verb && !called_before.swap(true, Ordering::SeqCst);
         is_first.then(|| (place, gate.clone()))
     }
 }
 
-/// What a store was asked, in order.
+/// The calls of a store, in order.
 #[derive(Clone, Default)]
-struct Asked(Arc<Mutex<Vec<&'static str>>>);
+struct Calls(Arc<Mutex<Vec<&'static str>>>);
 
-impl Asked {
-    fn listening(
+impl Calls {
+    fn recording(
         &self,
         breaks: impl Fn(&'static str) -> Option<Break> + Send + Sync + 'static,
     ) -> impl Fn(&'static str) -> Option<Break> + Send + Sync + 'static {
-        let asked = self.0.clone();
+        let calls = self.0.clone();
         move |verb| {
-            asked.lock().unwrap().push(verb);
+            calls.lock().unwrap().push(verb);
             breaks(verb)
         }
     }
 
-    /// Whether an engine has asked what it holds.
-    fn what_is_held(&self) -> bool {
+    /// Whether the engine has asked the store for its claims.
+    fn has_asked(&self) -> bool {
         self.0.lock().unwrap().contains(&"claims_of")
     }
 
-    /// Whether it has also acted upon the answer: only then it claims again.
+    /// Whether the engine has also acted upon the answer. Only then it claims again.
     fn has_acted(&self) -> bool {
-        let asked = self.0.lock().unwrap();
-        let mut since = asked.iter().skip_while(|verb| **verb != "claims_of");
+        let calls = self.0.lock().unwrap();
+        let mut since = calls.iter().skip_while(|verb| **verb != "claims_of");
         since.any(|verb| *verb == "claim")
     }
 }
 
-/// Breaks a call that might have brought the engine a claim.
+/// Makes a signal fail that might have brought the engine a claim, so that it reads its claims.
 async fn make_unsure(engine: &Engine) {
-    let nobody = InstanceId(987_654_321);
-    engine.signal(nobody, Go).await.unwrap_err();
+    let missing = InstanceId(987_654_321);
+    engine.signal(missing, Go).await.unwrap_err();
 }
 
-/// Each step has run once, in one claim.
+/// Checks that each step has run once, on one claim.
 async fn assert_ran_through(engine: &Engine, walk: &Walk, id: Id<Walk>) {
     for step in ["one", "two", "three"] {
         assert_eq!(walk.runs_of(step), 1, "step {step}");
@@ -417,18 +418,18 @@ async fn assert_ran_through(engine: &Engine, walk: &Walk, id: Id<Walk>) {
     assert_eq!(get(engine, id).await.revision.0, 4);
 }
 
-async fn a_claim_taken_unseen_is_given_back_while_the_claim_before_it_is_still_held<S>(store: S)
+async fn a_claim_that_lost_its_answer_is_given_back_while_the_one_before_is_held<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
     let walk = Walk::new();
     let gate = Arc::new(Notify::new());
     let broken = Through::new(store).breaking(first("deliver", &[Break::After]));
-    // The task that parks it does not hear that it has.
+    // The commit that parks the instance is not answered.
     let broken = broken.delaying(late("commit", Break::After, &gate));
     let engine = builder(broken, &walk).start().await.unwrap();
     let id = insert(&engine, New::<Walk>(Leg::Wait)).await;
-    eventually("it is parked", async || {
+    eventually("the instance is parked", async || {
         get(&engine, id).await.status == Status::AwaitingSignal
     })
     .await;
@@ -438,7 +439,7 @@ where
 
     assert_eq!(walk.runs_of("one"), 1);
     let ended = get(&engine, id).await;
-    // Claim, wait, claim (unseen), given back, claim, one, two, three.
+    // Claim, wait, claim (answer lost), given back, claim, one, two, three.
     assert_eq!((ended.revision.0, ended.crashes), (8, 0));
     gate.notify_one();
     engine.shutdown().await;
@@ -449,19 +450,22 @@ where
     S: Store + Inspect + Clone,
 {
     let walk = Walk::new();
-    let (gate, asked) = (Arc::new(Notify::new()), Asked::default());
-    let broken = asked.listening(first("deliver", &[Break::Before]));
+    let (gate, calls) = (Arc::new(Notify::new()), Calls::default());
+    let broken = calls.recording(first("deliver", &[Break::Before]));
     let broken = Through::new(store).breaking(broken);
     let broken = broken.delaying(late("commit", Break::After, &gate));
     let engine = builder(broken, &walk).start().await.unwrap();
     let id = insert(&engine, New::<Walk>(Leg::One)).await;
-    eventually("its first step is written", async || {
+    eventually("the first step is written", async || {
         get(&engine, id).await.revision.0 == 2
     })
     .await;
 
     make_unsure(&engine).await;
-    eventually("the engine is sure again", async || asked.has_acted()).await;
+    eventually("the engine has acted upon the answer", async || {
+        calls.has_acted()
+    })
+    .await;
     gate.notify_one();
 
     assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
@@ -469,14 +473,14 @@ where
     engine.shutdown().await;
 }
 
-async fn a_claim_that_goes_on_while_the_store_is_asked_is_not_given_back<S>(store: S)
+async fn a_claim_that_goes_on_while_the_engine_reads_its_claims_is_not_given_back<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
     let walk = Walk::new();
-    let [first_step, last_step, look] = [(); 3].map(|()| Arc::new(Notify::new()));
-    let asked = Asked::default();
-    let broken = asked.listening(first("deliver", &[Break::Before]));
+    let [first_step, last_step, read_claims] = [(); 3].map(|()| Arc::new(Notify::new()));
+    let calls = Calls::default();
+    let broken = calls.recording(first("deliver", &[Break::Before]));
     let broken = Through::new(store).breaking(broken);
     let gates = (first_step.clone(), last_step.clone());
     let broken = broken.holding(move |commits| {
@@ -484,20 +488,23 @@ where
         let ends = commit.outcome.end().map(|_| gates.1.clone());
         ends.or_else(|| (commit.claim.revision.0 == 1).then(|| gates.0.clone()))
     });
-    let broken = broken.delaying(late("claims_of", Break::Before, &look));
+    let broken = broken.delaying(late("claims_of", Break::Before, &read_claims));
     let engine = builder(broken, &walk).start().await.unwrap();
     let id = insert(&engine, New::<Walk>(Leg::One)).await;
-    eventually("its first step has run", async || walk.runs_of("one") == 1).await;
+    eventually("the first step has run", async || walk.runs_of("one") == 1).await;
 
     make_unsure(&engine).await;
-    eventually("the engine asks", async || asked.what_is_held()).await;
+    eventually("the engine asks for its claims", async || calls.has_asked()).await;
     first_step.notify_one();
     eventually("two steps are written", async || {
         get(&engine, id).await.revision.0 == 3
     })
     .await;
-    look.notify_one();
-    eventually("the engine is sure again", async || asked.has_acted()).await;
+    read_claims.notify_one();
+    eventually("the engine has acted upon the answer", async || {
+        calls.has_acted()
+    })
+    .await;
     last_step.notify_one();
 
     assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
@@ -505,14 +512,14 @@ where
     engine.shutdown().await;
 }
 
-async fn a_signal_of_a_worker_whose_lease_has_run_out_is_delivered_all_the_same<S>(store: S)
+async fn a_signal_of_a_deregistered_worker_is_delivered<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
     let walk = Walk::new();
     let engine = builder(store.clone(), &walk).start().await.unwrap();
     let id = parked(&engine, New::<Walk>(Leg::Wait)).await;
-    // Somebody takes it for dead; it finds out, and registers again.
+    // The test deregisters the worker. The engine notices, and registers again.
     for worker in engine.workers().await.unwrap() {
         store.deregister(worker.id).await.unwrap();
     }
@@ -522,7 +529,7 @@ where
     engine.shutdown().await;
 }
 
-async fn a_claim_that_could_not_be_given_back_is_given_back_later<S>(store: S)
+async fn a_claim_whose_release_failed_is_given_back_later<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -533,8 +540,8 @@ where
     let inserted = engine.insert_rows(vec![unknown]).await.unwrap();
     let id = Id::<Walk>::of(inserted[0].new_id().unwrap());
 
-    // Claimed, not given back, then forgotten; and so on, as far as it could be given back.
-    eventually("it is given back", async || {
+    // The first release fails. The claim is released later, and so are the next ones.
+    eventually("the claim is given back", async || {
         let instance = get(&engine, id).await;
         instance.revision.0 >= 4 && instance.status == Status::Runnable
     })
@@ -544,15 +551,15 @@ where
     engine.shutdown().await;
 }
 
-async fn a_worker_that_cannot_renew_its_lease_is_told_that_its_claim_is_lost<S>(store: S)
+async fn a_worker_that_cannot_renew_its_lease_drops_the_step_of_a_lost_claim<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
     let walk = Walk::new();
-    let deaf = Arc::new(AtomicBool::new(false));
-    let is_deaf = deaf.clone();
+    let cut = Arc::new(AtomicBool::new(false));
+    let is_cut = cut.clone();
     let broken = Through::new(store.clone()).breaking(move |verb| {
-        let breaks = ["heartbeat", "claims_of"].contains(&verb) && is_deaf.load(Ordering::SeqCst);
+        let breaks = ["heartbeat", "claims_of"].contains(&verb) && is_cut.load(Ordering::SeqCst);
         breaks.then_some(Break::Before)
     });
     let lease = Duration::from_millis(400);
@@ -560,33 +567,39 @@ where
     let cut_off = cut_off.start().await.unwrap();
     let id = insert(&cut_off, New::<Walk>(Leg::UntilLost)).await;
     walk.started.acquire().await.unwrap().forget();
-    deaf.store(true, Ordering::SeqCst);
+    cut.store(true, Ordering::SeqCst);
 
-    // Nobody else runs steps, so that what is given back stays visible.
-    let house = builder(store.clone(), &walk).roles(Roles::MAINTENANCE);
-    let house = house.lease(lease).start().await.unwrap();
-    house.pause("default", Note::by("the test")).await.unwrap();
-    eventually("it is given back", async || {
-        get(&house, id).await.status == Status::Runnable
+    // No other node runs steps, so that the released claim stays visible.
+    let maintenance = builder(store.clone(), &walk).roles(Roles::MAINTENANCE);
+    let maintenance = maintenance.lease(lease).start().await.unwrap();
+    maintenance
+        .pause("default", Note::by("the test"))
+        .await
+        .unwrap();
+    eventually("the claim is given back", async || {
+        get(&maintenance, id).await.status == Status::Runnable
     })
     .await;
-    assert!(!walk.dropped.load(Ordering::SeqCst), "it cannot know yet");
-    let given_back = get(&house, id).await;
+    assert!(
+        !walk.dropped.load(Ordering::SeqCst),
+        "the worker cannot know yet"
+    );
+    let given_back = get(&maintenance, id).await;
     assert_eq!((given_back.attempt, given_back.crashes), (1, 1));
-    deaf.store(false, Ordering::SeqCst);
+    cut.store(false, Ordering::SeqCst);
 
     eventually("the step is dropped", async || {
         walk.dropped.load(Ordering::SeqCst)
     })
     .await;
     cut_off.shutdown().await;
-    // Its outcome was dropped.
-    assert_eq!(get(&house, id).await, given_back);
-    house.shutdown().await;
+    // The outcome of the step was dropped.
+    assert_eq!(get(&maintenance, id).await, given_back);
+    maintenance.shutdown().await;
 }
 
-/// Every seventh call of every verb breaks, now before and now after it was done.
-async fn everything_ends_once_on_a_store_that_breaks_all_the_time<S>(store: S)
+/// Every seventh call fails, alternately before and after it is carried out.
+async fn every_instance_ends_once_on_a_store_whose_calls_keep_failing<S>(store: S)
 where
     S: Store + Inspect + Clone,
 {
@@ -605,7 +618,7 @@ where
         }
     }
     let ended: Arc<Mutex<HashMap<outlast::InstanceId, u32>>> = Arc::default();
-    let overheard = ended.clone();
+    let observed = ended.clone();
     let calls = AtomicU32::new(0);
     let broken = Through::new(store).breaking(move |verb| {
         let breakable = [
@@ -625,8 +638,8 @@ where
             _ => None,
         }
     });
-    let broken = broken.overhearing(move |commits, committed| {
-        let mut ended = overheard.lock().unwrap();
+    let broken = broken.observing(move |commits, committed| {
+        let mut ended = observed.lock().unwrap();
         for (commit, answer) in commits.iter().zip(&committed.answers) {
             if let (Some(_), Answer::Committed { .. }) = (commit.outcome.end(), answer) {
                 *ended.entry(commit.claim.id).or_default() += 1;
@@ -646,7 +659,7 @@ where
 
     engine.shutdown().await;
     let ended = ended.lock().unwrap();
-    // With the three children of each parent.
+    // 80 instances, and three children of each of the 20 parents.
     assert_eq!(ended.len(), 80 + 60);
     assert!(ended.values().all(|times| *times == 1), "{ended:?}");
 }

@@ -1,4 +1,4 @@
-//! Activities: jobs with retries of their own, tried as was said when they were scheduled.
+//! Activities: jobs with their own retries, by the policy that was fixed when they were scheduled.
 
 use crate::support::*;
 use outlast::prelude::*;
@@ -6,20 +6,20 @@ use outlast::testing::Harness;
 use outlast::{EventKind, FlowErrorKind, limits};
 
 on_both_stores!(
-    an_activity_is_tried_again_by_itself,
-    an_activity_gives_up_after_as_many_tries_as_its_job_says,
-    an_activity_is_tried_as_often_as_the_call_says,
-    an_activity_pauses_as_the_call_says,
-    one_try_takes_no_longer_than_the_call_says,
-    the_policy_is_fixed_when_it_is_scheduled,
+    an_activity_is_retried_with_the_backoff_of_its_job,
+    an_activity_fails_after_the_max_attempts_of_its_job,
+    the_max_attempts_of_a_call_override_those_of_the_job,
+    the_backoff_of_a_call_overrides_that_of_the_job,
+    an_attempt_is_bounded_by_the_attempt_timeout_of_the_call,
+    the_retry_policy_of_an_activity_is_fixed_when_it_is_scheduled,
     an_activity_runs_on_its_own_queue,
     retries_of_an_activity_do_not_wake_its_workflow,
-    a_job_that_a_person_inserts_is_tried_as_before,
-    an_activity_takes_arguments_as_large_as_its_job_does,
-    what_cannot_be_stored_fails_its_call_and_not_its_workflow,
+    a_directly_inserted_job_keeps_its_own_retry_policy,
+    an_activity_accepts_arguments_up_to_the_limit_of_a_job,
+    an_invalid_queue_or_key_fails_the_call_and_not_the_workflow,
 );
 
-/// Works at the try that it is told, and is tried three times unless somebody says otherwise.
+/// A job that succeeds at the attempt that its argument names. It has at most `MAX` attempts.
 struct Flaky<const MAX: u32>(Log);
 
 impl<const MAX: u32> Job for Flaky<MAX> {
@@ -44,7 +44,7 @@ impl<const MAX: u32> Job for Flaky<MAX> {
     }
 }
 
-/// Hangs at its first try.
+/// A job that hangs at its first attempt.
 struct Hangs;
 
 impl Job for Hangs {
@@ -71,7 +71,7 @@ async fn runs<const MAX: u32>(ground: &Ground, log: &Log, code: Script) -> Harne
     worker.build().await.unwrap()
 }
 
-async fn an_activity_is_tried_again_by_itself(ground: Ground) {
+async fn an_activity_is_retried_with_the_backoff_of_its_job(ground: Ground) {
     let code = script(|flow, _| async move { flow.activity(flaky(), 3).await });
     let log = Log::default();
     let mut harness = runs::<3>(&ground, &log, code).await;
@@ -83,7 +83,7 @@ async fn an_activity_is_tried_again_by_itself(ground: Ground) {
     assert_eq!(log.entries().len(), 3);
 }
 
-async fn an_activity_gives_up_after_as_many_tries_as_its_job_says(ground: Ground) {
+async fn an_activity_fails_after_the_max_attempts_of_its_job(ground: Ground) {
     let code = script(|flow, _| async move {
         let error = flow.activity(flaky(), 9).await.unwrap_err();
         assert_eq!(error.kind(), FlowErrorKind::ActivityFailed);
@@ -98,7 +98,7 @@ async fn an_activity_gives_up_after_as_many_tries_as_its_job_says(ground: Ground
     assert_eq!(log.entries().len(), 3);
 }
 
-async fn an_activity_is_tried_as_often_as_the_call_says(ground: Ground) {
+async fn the_max_attempts_of_a_call_override_those_of_the_job(ground: Ground) {
     let code = script(|flow, _| async move {
         let more = flow.activity(flaky(), 5).max_attempts(5).await?;
         let fewer = flow.activity(flaky(), 2).max_attempts(1).await.unwrap_err();
@@ -112,7 +112,7 @@ async fn an_activity_is_tried_as_often_as_the_call_says(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!([5, fewer]));
 }
 
-async fn an_activity_pauses_as_the_call_says(ground: Ground) {
+async fn the_backoff_of_a_call_overrides_that_of_the_job(ground: Ground) {
     let code = script(|flow, _| async move {
         let longest = Duration::from_millis(500);
         let activity = flow.activity(flaky(), 5).max_attempts(5);
@@ -130,7 +130,7 @@ async fn an_activity_pauses_as_the_call_says(ground: Ground) {
     assert_eq!(paused, Duration::from_millis(100 + 200 + 400 + 500));
 }
 
-async fn one_try_takes_no_longer_than_the_call_says(ground: Ground) {
+async fn an_attempt_is_bounded_by_the_attempt_timeout_of_the_call(ground: Ground) {
     let code = script(|flow, _| async move {
         let activity = flow.activity(Hangs, ());
         activity.attempt_timeout(Duration::from_millis(5)).await
@@ -142,17 +142,17 @@ async fn one_try_takes_no_longer_than_the_call_says(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!(2));
 }
 
-async fn the_policy_is_fixed_when_it_is_scheduled(ground: Ground) {
+async fn the_retry_policy_of_an_activity_is_fixed_when_it_is_scheduled(ground: Ground) {
     let code = script(|flow, _| async move {
         let job = flow.activity(flaky(), 3);
-        let said = flow.activity(flaky(), 9).max_attempts(4);
-        let group = flow.all((job, said)).await.unwrap_err();
+        let overridden = flow.activity(flaky(), 9).max_attempts(4);
+        let group = flow.all((job, overridden)).await.unwrap_err();
         flow.signal::<Halt>().await?;
         Ok(group.to_string())
     });
-    // The workflow's build says three tries; the worker's, which runs the job later, says one.
+    // The build that schedules the job has three attempts. The build that runs it later has one.
     let mut old = ground.runs_only(code.clone()).await;
-    let id = ran(&mut old, ()).await;
+    let id = begin_and_run(&mut old, ()).await;
     let events = history(&old, id, 1).await;
     let scheduled = events
         .iter()
@@ -178,7 +178,7 @@ async fn an_activity_runs_on_its_own_queue(ground: Ground) {
         flow.all((own, other.partition_key("p"))).await
     });
     let mut harness = ground.runs_only(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let mut places = Vec::new();
     for child in children(&harness, id).await {
         let row = get(&harness, child.id).await;
@@ -196,12 +196,12 @@ async fn retries_of_an_activity_do_not_wake_its_workflow(ground: Ground) {
     let log = Log::default();
     let mut harness = runs::<3>(&ground, &log, code).await;
     let id = begin(&harness, ()).await;
-    let tally = harness.run_all().await;
+    let report = harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), json!(3));
-    assert_eq!((tally.retries, tally.flows), (2, 1));
+    assert_eq!((report.retries, report.flows), (2, 1));
 }
 
-async fn a_job_that_a_person_inserts_is_tried_as_before(ground: Ground) {
+async fn a_directly_inserted_job_keeps_its_own_retry_policy(ground: Ground) {
     let log = Log::default();
     let code = script(|_, _| async move { Ok(()) });
     let mut harness = runs::<3>(&ground, &log, code).await;
@@ -210,7 +210,7 @@ async fn a_job_that_a_person_inserts_is_tried_as_before(ground: Ground) {
     harness.expect(id).await.is_done_with(&3);
 }
 
-/// Says how long its argument is.
+/// A job that returns the length of its argument.
 struct Measure;
 
 impl Job for Measure {
@@ -223,7 +223,7 @@ impl Job for Measure {
     }
 }
 
-async fn an_activity_takes_arguments_as_large_as_its_job_does(ground: Ground) {
+async fn an_activity_accepts_arguments_up_to_the_limit_of_a_job(ground: Ground) {
     let largest = limits::JSON_BYTES_MAX - 2;
     let code = script(move |flow, _| async move {
         let fits = flow.activity(Measure, "x".repeat(largest)).await?;
@@ -235,14 +235,14 @@ async fn an_activity_takes_arguments_as_large_as_its_job_does(ground: Ground) {
     });
     let worker = ground.worker().workflow(code).machine(Measure);
     let mut harness = worker.build().await.unwrap();
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(
         output(&get(&harness, id).await),
         json!([largest, "invalid"])
     );
 }
 
-async fn what_cannot_be_stored_fails_its_call_and_not_its_workflow(ground: Ground) {
+async fn an_invalid_queue_or_key_fails_the_call_and_not_the_workflow(ground: Ground) {
     let code = script(|flow, _| async move {
         let long = || "x".repeat(limits::KEY_BYTES_MAX + 1);
         let queue = flow.activity(Double, 1).queue("").await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What a run began with, and what a build makes of it that has another type for it.
+//! Inputs of runs, and builds whose input type no longer fits a stored input.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -7,14 +7,14 @@ use outlast::testing::Harness;
 use outlast::workflow::BLOCKED;
 
 on_both_stores!(
-    an_input_that_the_code_has_no_type_for_blocks_with_both_sides_shown,
-    a_run_that_is_retried_with_an_input_that_the_code_has_no_type_for_blocks,
-    an_input_that_nobody_has_begun_with_fails_with_the_reason,
-    a_history_that_is_no_longer_whole_blocks,
-    a_change_whose_name_cannot_be_recorded_blocks,
+    an_input_that_no_longer_decodes_blocks_and_shows_both_sides,
+    a_retried_run_blocks_when_its_input_no_longer_decodes,
+    a_new_instance_whose_input_does_not_decode_fails_with_the_reason,
+    a_history_with_a_missing_event_blocks,
+    a_version_change_with_an_invalid_name_blocks,
 );
 
-/// The workflow of the test in a later build, which wants more of its input.
+/// A later build of the workflow of the test. Its input needs a field that older inputs lack.
 struct Later;
 
 #[derive(Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl Workflow for Later {
     }
 }
 
-/// Waits with a child that would not survive it.
+/// A workflow that waits, with a child that is terminated when the workflow ends.
 fn waits() -> Script {
     script(|flow, _| async move {
         let kid = flow.child::<Kid>(Say::Wait);
@@ -55,10 +55,10 @@ async fn later(ground: &Ground) -> Harness {
     ground.worker().workflow(Later).build().await.unwrap()
 }
 
-async fn an_input_that_the_code_has_no_type_for_blocks_with_both_sides_shown(ground: Ground) {
+async fn an_input_that_no_longer_decodes_blocks_and_shows_both_sides(ground: Ground) {
     let mut old = ground.runs(waits()).await;
-    let id = ran(&mut old, json!({"customer": 1})).await;
-    let before = told(&old, id).await.len();
+    let id = begin_and_run(&mut old, json!({"customer": 1})).await;
+    let before = history_words(&old, id).await.len();
     go(&old, id.get(), 1).await;
     let mut new = later(&ground).await;
     for _ in 0..2 {
@@ -70,18 +70,18 @@ async fn an_input_that_the_code_has_no_type_for_blocks_with_both_sides_shown(gro
         new.advance(HOUR).await;
     }
     let history = history(&new, id, 1).await;
-    assert_eq!(history.len(), before + 1, "it is told once");
-    the(&history, EventKind::ReplayBlocked);
+    assert_eq!(history.len(), before + 1, "the block is recorded once");
+    only_event(&history, EventKind::ReplayBlocked);
     let kids = new.children_of(id.into(), 1).await.unwrap();
     assert!(!kids[0].status.is_terminal(), "the child lives");
     old.run_all().await;
     assert_eq!(output(&get(&old, id).await), json!(7));
 }
 
-async fn a_run_that_is_retried_with_an_input_that_the_code_has_no_type_for_blocks(ground: Ground) {
+async fn a_retried_run_blocks_when_its_input_no_longer_decodes(ground: Ground) {
     let fails = script(|flow, _| async move { Err::<(), _>(flow.fail("not today")) });
     let mut old = ground.runs(fails).await;
-    let id = ran(&mut old, json!({"customer": 1})).await;
+    let id = begin_and_run(&mut old, json!({"customer": 1})).await;
     reason(&get(&old, id).await);
     let mut new = later(&ground).await;
     new.retry(id, outlast::Note::by("somebody")).await.unwrap();
@@ -89,18 +89,18 @@ async fn a_run_that_is_retried_with_an_input_that_the_code_has_no_type_for_block
     blocked(&get(&new, id).await);
 }
 
-async fn an_input_that_nobody_has_begun_with_fails_with_the_reason(ground: Ground) {
+async fn a_new_instance_whose_input_does_not_decode_fails_with_the_reason(ground: Ground) {
     let mut new = later(&ground).await;
-    let id = ran(&mut new, json!({"customer": 1})).await;
+    let id = begin_and_run(&mut new, json!({"customer": 1})).await;
     let reason = reason(&get(&new, id).await);
     assert!(reason.contains("its input does not decode"), "{reason}");
     assert!(reason.contains("missing field `number`"), "{reason}");
 }
 
-async fn a_history_that_is_no_longer_whole_blocks(ground: Ground) {
+async fn a_history_with_a_missing_event_blocks(ground: Ground) {
     let mut harness = ground.runs(waits()).await;
-    let id = ran(&mut harness, ()).await;
-    let events = told(&harness, id).await.len();
+    let id = begin_and_run(&mut harness, ()).await;
+    let events = history_words(&harness, id).await.len();
     let delete = format!("delete from events where instance_id = {id} and seq = {events}");
     ground.tamper(&delete).await;
     go(&harness, id.get(), 1).await;
@@ -112,8 +112,8 @@ async fn a_history_that_is_no_longer_whole_blocks(ground: Ground) {
     assert!(error.contains(&left), "{error}");
 }
 
-async fn a_change_whose_name_cannot_be_recorded_blocks(ground: Ground) {
-    for (name, said) in [
+async fn a_version_change_with_an_invalid_name_blocks(ground: Ground) {
+    for (name, expected) in [
         ("x".repeat(201), "201 bytes"),
         (String::new(), "is empty"),
         ("a\nb".into(), "control character"),
@@ -130,13 +130,13 @@ async fn a_change_whose_name_cannot_be_recorded_blocks(ground: Ground) {
             }
         });
         let mut harness = ground.runs(code).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let row = get(&harness, id).await;
         let error = blocked(&row);
         assert!(error.contains("call 1: step \"one\""), "{error}");
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(expected), "{error}");
         harness.advance(HOUR).await;
         harness.run().await;
-        assert_eq!(log.entries(), ["one"], "what was before it is kept");
+        assert_eq!(log.entries(), ["one"], "the step before the change is kept");
     }
 }

@@ -1,4 +1,5 @@
-//! What is too large to be stored fails the call that was given it, and neither the process nor the workflow.
+//! A payload that is too large fails the call that it was given to, and neither the process nor
+//! the workflow.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -6,16 +7,16 @@ use outlast::limits::{ERROR_BYTES_MAX, JSON_BYTES_MAX};
 use outlast::prelude::*;
 
 on_both_stores!(
-    an_input_that_is_too_large_is_the_error_of_its_call,
-    an_input_that_is_too_large_starts_nothing_of_its_group,
-    an_input_of_a_new_run_that_is_too_large_is_an_error_that_can_be_caught,
-    an_input_of_a_new_run_that_is_too_large_fails_the_workflow_that_passes_it_on,
+    an_input_that_is_too_large_fails_its_call,
+    an_input_that_is_too_large_starts_no_call_of_its_group,
+    code_can_catch_an_input_of_a_new_run_that_is_too_large,
+    an_uncaught_input_of_a_new_run_that_is_too_large_fails_the_workflow,
     an_output_that_is_too_large_fails_the_workflow_and_says_why,
-    a_signal_through_a_handle_that_is_too_large_is_the_error_of_its_call,
-    a_reason_that_is_too_large_is_cut,
+    a_signal_through_a_handle_that_is_too_large_fails_its_call,
+    a_failure_reason_that_is_too_large_is_truncated,
 );
 
-/// A text that does not fit, with its quotes.
+/// Returns a text that is too large together with its quotes.
 fn large() -> String {
     "x".repeat(JSON_BYTES_MAX - 1)
 }
@@ -27,13 +28,13 @@ impl Signal for Word {
     const NAME: &'static str = "word";
 }
 
-/// What an error says of something that does not fit.
+/// Whether an error says that a payload is too large, and what to do.
 fn is_clear(error: &FlowError) -> bool {
     let text = error.to_string();
     text.contains("bytes") && text.contains("keep large things elsewhere")
 }
 
-async fn an_input_that_is_too_large_is_the_error_of_its_call(ground: Ground) {
+async fn an_input_that_is_too_large_fails_its_call(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = || flow.child::<Kid>(Say::Fail(large()));
         let errors = [
@@ -57,7 +58,7 @@ async fn an_input_that_is_too_large_is_the_error_of_its_call(ground: Ground) {
     assert!(children(&harness, id).await.is_empty());
 }
 
-async fn an_input_that_is_too_large_starts_nothing_of_its_group(ground: Ground) {
+async fn an_input_that_is_too_large_starts_no_call_of_its_group(ground: Ground) {
     let code = script(|flow, _| async move {
         let large = || flow.child::<Kid>(Say::Fail(large()));
         let fits = || flow.child::<Kid>(Say::Give(1));
@@ -75,7 +76,7 @@ async fn an_input_that_is_too_large_starts_nothing_of_its_group(ground: Ground) 
     assert_eq!(statuses(&harness, id).await, [Status::Done; 2]);
 }
 
-async fn an_input_of_a_new_run_that_is_too_large_is_an_error_that_can_be_caught(ground: Ground) {
+async fn code_can_catch_an_input_of_a_new_run_that_is_too_large(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         if input == json!("small") {
             return Ok(json!(flow.run()));
@@ -89,13 +90,11 @@ async fn an_input_of_a_new_run_that_is_too_large_is_an_error_that_can_be_caught(
     assert_eq!(result_of(&ground, code, ()).await, json!(2));
 }
 
-async fn an_input_of_a_new_run_that_is_too_large_fails_the_workflow_that_passes_it_on(
-    ground: Ground,
-) {
+async fn an_uncaught_input_of_a_new_run_that_is_too_large_fails_the_workflow(ground: Ground) {
     let code = script(|flow, _| async move { flow.continue_as_new::<_, ()>(large()) });
-    let (error, told) = fails(&ground, code).await;
+    let (error, events) = fails(&ground, code).await;
     assert!(error.starts_with("input: "), "{error}");
-    assert_eq!(told, ["run_started", "run_failed"]);
+    assert_eq!(events, ["run_started", "run_failed"]);
 }
 
 async fn an_output_that_is_too_large_fails_the_workflow_and_says_why(ground: Ground) {
@@ -103,29 +102,29 @@ async fn an_output_that_is_too_large_fails_the_workflow_and_says_why(ground: Gro
         number(&flow, "before", 1).await?;
         Ok(large())
     });
-    let (error, told) = fails(&ground, code).await;
+    let (error, events) = fails(&ground, code).await;
     assert!(error.starts_with("output: "), "{error}");
     let expected = ["run_started", "step_completed 1 before", "run_failed"];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 }
 
-/// Why a workflow fails at its first try, and how its history has it.
+/// Returns the error of a workflow that fails at its first attempt, and its history as words.
 async fn fails(ground: &Ground, code: Script) -> (String, Vec<String>) {
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    let tally = harness.run_all().await;
-    assert_eq!((tally.failed, tally.retries), (1, 0));
+    let report = harness.run_all().await;
+    assert_eq!((report.failed, report.retries), (1, 0));
     let error = reason(&get(&harness, id).await);
     assert!(error.contains("keep large things elsewhere"), "{error}");
-    (error, told(&harness, id).await)
+    (error, history_words(&harness, id).await)
 }
 
-async fn a_signal_through_a_handle_that_is_too_large_is_the_error_of_its_call(ground: Ground) {
+async fn a_signal_through_a_handle_that_is_too_large_fails_its_call(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.start_child::<Kid>(Say::Wait).await?;
         let error = kid.child().signal(Word(large())).await.unwrap_err();
         assert!(is_clear(&error), "{error}");
-        // It is run from the start once more: what has failed then has failed.
+        // The park makes the code replay. The signal that failed must fail again.
         flow.sleep(SECOND).await?;
         let answer = kid.child().signal(Go(7)).await?;
         Ok((error.call(), answer, kid.join().await?))
@@ -139,7 +138,7 @@ async fn a_signal_through_a_handle_that_is_too_large_is_the_error_of_its_call(gr
     assert_eq!(count(&history, EventKind::ReplayBlocked), 0);
 }
 
-async fn a_reason_that_is_too_large_is_cut(ground: Ground) {
+async fn a_failure_reason_that_is_too_large_is_truncated(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.child::<Kid>(Say::Sleep(1, 1));
         kid.await?;

@@ -1,4 +1,4 @@
-//! With a codec the database never sees what a history carries.
+//! With a codec, the database has no payload of a history in plain text.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -8,13 +8,13 @@ use outlast::testing::{Harness, Point};
 use outlast::workflow::Running;
 
 on_both_stores!(
-    nothing_that_a_history_carries_can_be_found_in_the_database,
-    a_history_without_a_codec_can_be_found_in_the_database,
+    with_a_codec_no_payload_of_a_history_is_readable_in_the_database,
+    without_a_codec_payloads_of_a_history_are_readable_in_the_database,
     replay_works_with_a_codec,
-    who_has_another_key_does_not_run_it,
+    a_worker_with_another_key_does_not_run_the_workflow,
 );
 
-/// What must not be found.
+/// The payload that must not be found in the database.
 const MARK: &str = "4111-1111-1111";
 
 #[derive(Serialize, Deserialize)]
@@ -24,7 +24,7 @@ impl Signal for Told {
     const NAME: &'static str = "told";
 }
 
-/// A job that gives back what it is given.
+/// A job that returns its argument.
 struct Echo;
 
 impl Job for Echo {
@@ -40,7 +40,7 @@ impl Job for Echo {
     }
 }
 
-/// Carries its input through everything that a history records.
+/// A workflow that passes its input through everything that a history records.
 fn carries() -> Script {
     script(|flow, input: Value| async move {
         let mark = input.as_str().unwrap().to_owned();
@@ -56,12 +56,12 @@ fn carries() -> Script {
         let failed = flow.activity(Echo, format!("fail {mark}")).await;
         failed.unwrap_err();
         let group = flow.all(vec![flow.activity(Echo, mark.clone())]).await?;
-        let Told(told) = flow.signal::<Told>().await?;
+        let Told(received) = flow.signal::<Told>().await?;
         flow.sleep(SECOND).await?;
         if flow.run() == 1 {
             return flow.continue_as_new(&mark);
         }
-        Ok((step, activity, group, told))
+        Ok((step, activity, group, received))
     })
 }
 
@@ -76,12 +76,12 @@ async fn carried(mut harness: Harness) -> Value {
     }
     harness.crash::<Running<Script>>("run", Point::BeforeCommit);
     harness.run_all().await;
-    // Who is asked for it reads it.
+    // The client reads the plain text.
     let events = history(&harness, id, 1).await;
     assert_eq!(count(&events, EventKind::StepCompleted), 1);
-    let step = the(&events, EventKind::StepCompleted);
+    let step = only_event(&events, EventKind::StepCompleted);
     assert_eq!(data(step), json!({"result": MARK}));
-    let consumed = the(&events, EventKind::SignalConsumed);
+    let consumed = only_event(&events, EventKind::SignalConsumed);
     assert_eq!(data(consumed)["payload"], MARK);
     output(&get(&harness, id).await)
 }
@@ -91,14 +91,14 @@ async fn encoded(ground: &Ground) -> Harness {
     worker.machine(Echo).build().await.unwrap()
 }
 
-async fn nothing_that_a_history_carries_can_be_found_in_the_database(ground: Ground) {
+async fn with_a_codec_no_payload_of_a_history_is_readable_in_the_database(ground: Ground) {
     let harness = encoded(&ground).await;
     carried(harness).await;
     assert!(!ground.everything().await.contains(MARK));
 }
 
-/// So that the test above can fail.
-async fn a_history_without_a_codec_can_be_found_in_the_database(ground: Ground) {
+/// Shows that the test above can fail.
+async fn without_a_codec_payloads_of_a_history_are_readable_in_the_database(ground: Ground) {
     let worker = ground.bare().workflow(carries()).machine(Echo);
     carried(worker.build().await.unwrap()).await;
     assert!(ground.everything().await.contains(MARK));
@@ -110,9 +110,9 @@ async fn replay_works_with_a_codec(ground: Ground) {
     assert_eq!(seen, json!([MARK, MARK, [MARK], MARK]));
 }
 
-async fn who_has_another_key_does_not_run_it(ground: Ground) {
+async fn a_worker_with_another_key_does_not_run_the_workflow(ground: Ground) {
     let mut first = encoded(&ground).await;
-    let id = ran(&mut first, MARK).await;
+    let id = begin_and_run(&mut first, MARK).await;
     first.signal(id, Told(MARK.into())).await.unwrap();
     let other = ground.bare().codec(keys(2)).workflow(carries());
     let mut other = other.machine(Echo).build().await.unwrap();
@@ -121,7 +121,7 @@ async fn who_has_another_key_does_not_run_it(ground: Ground) {
     assert_eq!(
         before.status,
         Status::Runnable,
-        "it is left for who has the key"
+        "the workflow is left for a worker with the key"
     );
     first.signal(id, Told(MARK.into())).await.unwrap();
     first.run_all().await;

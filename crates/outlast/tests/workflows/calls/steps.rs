@@ -8,21 +8,21 @@ use outlast::{EventKind, FlowErrorKind, limits};
 
 on_both_stores!(
     a_step_runs_at_least_once_and_its_result_is_recorded_once,
-    a_result_that_is_recorded_is_never_asked_for_again,
+    a_step_with_a_recorded_result_does_not_run_again,
     a_step_costs_one_commit,
-    the_last_step_is_written_with_what_the_code_comes_to,
-    a_workflow_is_not_run_again_between_its_steps,
-    an_error_of_a_step_is_the_error_of_its_call,
-    a_panic_of_a_step_is_the_error_of_its_call,
-    a_step_that_takes_too_long_is_the_error_of_its_call,
-    a_result_that_is_too_large_is_the_error_of_its_call,
-    an_error_that_is_too_long_is_cut,
+    the_result_of_a_step_is_written_with_the_next_park_or_end,
+    a_workflow_is_not_replayed_between_its_steps,
+    an_error_of_a_step_fails_its_call,
+    a_panic_of_a_step_fails_its_call,
+    a_step_that_takes_too_long_fails_its_call,
+    a_result_that_is_too_large_fails_its_call,
+    a_step_error_that_is_too_long_is_truncated,
     a_failed_step_is_not_run_again,
-    a_step_does_not_begin_before_what_led_to_it_is_written,
-    a_name_that_cannot_be_stored_is_refused,
-    steps_of_a_group_run_at_once_and_each_is_recorded,
+    a_step_does_not_begin_before_the_events_that_led_to_it_are_written,
+    an_invalid_step_name_is_refused,
+    steps_of_a_group_run_concurrently_and_are_all_recorded,
     a_call_inside_a_step_is_refused,
-    chance_inside_a_step_does_not_change_chance_after_it,
+    drawing_a_uuid_inside_a_step_does_not_change_later_draws,
 );
 
 async fn a_step_runs_at_least_once_and_its_result_is_recorded_once(ground: Ground) {
@@ -58,7 +58,7 @@ async fn a_step_runs_at_least_once_and_its_result_is_recorded_once(ground: Groun
     }
 }
 
-async fn a_result_that_is_recorded_is_never_asked_for_again(ground: Ground) {
+async fn a_step_with_a_recorded_result_does_not_run_again(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {
@@ -85,11 +85,11 @@ async fn a_step_costs_one_commit(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     begin(&harness, ()).await;
-    let tally = harness.run().await;
-    assert_eq!((tally.flows, tally.done), (9, 1));
+    let report = harness.run().await;
+    assert_eq!((report.flows, report.done), (9, 1));
 }
 
-async fn the_last_step_is_written_with_what_the_code_comes_to(ground: Ground) {
+async fn the_result_of_a_step_is_written_with_the_next_park_or_end(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "before an activity", 1).await?;
         flow.activity(Double, 1).await?;
@@ -99,9 +99,9 @@ async fn the_last_step_is_written_with_what_the_code_comes_to(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    let tally = harness.run_all().await;
-    // The activity's own end is the other one.
-    assert_eq!((tally.flows, tally.done), (4, 2));
+    let report = harness.run_all().await;
+    // One of the two ends is that of the activity.
+    assert_eq!((report.flows, report.done), (4, 2));
     let expected = [
         "run_started",
         "step_completed 1 before an activity",
@@ -113,10 +113,10 @@ async fn the_last_step_is_written_with_what_the_code_comes_to(ground: Ground) {
         "step_completed 5 before the end",
         "run_completed",
     ];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(history_words(&harness, id).await, expected);
 }
 
-async fn a_workflow_is_not_run_again_between_its_steps(ground: Ground) {
+async fn a_workflow_is_not_replayed_between_its_steps(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {
@@ -131,11 +131,11 @@ async fn a_workflow_is_not_run_again_between_its_steps(ground: Ground) {
     });
     let worker = ground.worker().workflow(code);
     let mut harness = worker.run_ahead(100).build().await.unwrap();
-    ran(&mut harness, ()).await;
+    begin_and_run(&mut harness, ()).await;
     assert_eq!(log.times("begun"), 1);
 }
 
-async fn an_error_of_a_step_is_the_error_of_its_call(ground: Ground) {
+async fn an_error_of_a_step_fails_its_call(ground: Ground) {
     let code = script(|flow, _| async move {
         let text = flow.step("text", async || Err::<u64, _>("no luck")).await;
         let parsed = flow.step("parse", async || "x".parse::<u64>()).await;
@@ -148,7 +148,7 @@ async fn an_error_of_a_step_is_the_error_of_its_call(ground: Ground) {
     assert_eq!(seen, json!(["step text: no luck", 1, parsed]));
 }
 
-async fn a_panic_of_a_step_is_the_error_of_its_call(ground: Ground) {
+async fn a_panic_of_a_step_fails_its_call(ground: Ground) {
     let code = script(|flow, _| async move {
         let step = flow.step("panics", async || -> Result<u64, String> {
             panic!("at the wrong place")
@@ -169,7 +169,7 @@ async fn a_panic_of_a_step_is_the_error_of_its_call(ground: Ground) {
     assert_eq!(seen, expected);
 }
 
-/// A workflow whose steps have little time.
+/// A workflow whose steps have a short timeout.
 struct Hasty;
 
 impl Workflow for Hasty {
@@ -186,7 +186,7 @@ impl Workflow for Hasty {
     }
 }
 
-async fn a_step_that_takes_too_long_is_the_error_of_its_call(ground: Ground) {
+async fn a_step_that_takes_too_long_fails_its_call(ground: Ground) {
     let mut harness = ground.bare().workflow(Hasty).build().await.unwrap();
     let id = harness.insert(Run::<Hasty>(())).await.unwrap();
     harness.run().await;
@@ -195,7 +195,7 @@ async fn a_step_that_takes_too_long_is_the_error_of_its_call(ground: Ground) {
     harness.expect(id).await.is_done_with(&expected);
 }
 
-async fn a_result_that_is_too_large_is_the_error_of_its_call(ground: Ground) {
+async fn a_result_that_is_too_large_fails_its_call(ground: Ground) {
     let code = script(|flow, _| async move {
         let large =
             |bytes: usize| flow.step("large", async move || Ok::<_, String>("x".repeat(bytes)));
@@ -204,7 +204,7 @@ async fn a_result_that_is_too_large_is_the_error_of_its_call(ground: Ground) {
         Ok((fits, error.kind().as_str(), error.to_string()))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let seen = output(&get(&harness, id).await);
     assert_eq!(seen[0], limits::JSON_BYTES_MAX - 2);
     assert_eq!(seen[1], "invalid");
@@ -214,7 +214,7 @@ async fn a_result_that_is_too_large_is_the_error_of_its_call(ground: Ground) {
     assert_eq!(count(&history, EventKind::StepFailed), 1);
 }
 
-async fn an_error_that_is_too_long_is_cut(ground: Ground) {
+async fn a_step_error_that_is_too_long_is_truncated(ground: Ground) {
     let code = script(|flow, _| async move {
         let long = flow.step("long", async || Err::<u64, _>("no ".repeat(100_000)));
         Ok(long.await.unwrap_err().to_string().len())
@@ -242,7 +242,7 @@ async fn a_failed_step_is_not_run_again(ground: Ground) {
     assert_eq!(log.times("ran"), 1);
 }
 
-async fn a_step_does_not_begin_before_what_led_to_it_is_written(ground: Ground) {
+async fn a_step_does_not_begin_before_the_events_that_led_to_it_are_written(ground: Ground) {
     let log = Log::default();
     let client = ground.client.clone();
     let written = log.clone();
@@ -251,7 +251,7 @@ async fn a_step_does_not_begin_before_what_led_to_it_is_written(ground: Ground) 
         async move {
             let Go(n) = flow.signal::<Go>().await?;
             let look = flow.step("look", async move || {
-                let seen = told(&client, id).await;
+                let seen = history_words(&client, id).await;
                 log.note(seen.last().cloned().unwrap_or_default());
                 Ok::<_, String>(n)
             });
@@ -270,7 +270,7 @@ async fn a_step_does_not_begin_before_what_led_to_it_is_written(ground: Ground) 
     );
 }
 
-async fn a_name_that_cannot_be_stored_is_refused(ground: Ground) {
+async fn an_invalid_step_name_is_refused(ground: Ground) {
     let code = script(|flow, _| async move {
         let empty = flow.step("", async || Ok::<_, String>(1)).await;
         let long = "x".repeat(limits::NAME_BYTES_MAX + 1);
@@ -281,21 +281,24 @@ async fn a_name_that_cannot_be_stored_is_refused(ground: Ground) {
     assert_eq!(seen, json!(["invalid", "invalid"]));
 }
 
-async fn steps_of_a_group_run_at_once_and_each_is_recorded(ground: Ground) {
+async fn steps_of_a_group_run_concurrently_and_are_all_recorded(ground: Ground) {
     let code = script(|flow, _| async move {
-        let (told, hears) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
         flow.all((
-            flow.step("hears", async move || {
-                hears.await.map_err(|_| "nobody told")
+            flow.step("receive", async move || {
+                receiver.await.map_err(|_| "the sender is gone")
             }),
-            flow.step("tells", async move || {
-                told.send(7).map(|()| 8).map_err(|_| "nobody hears")
+            flow.step("send", async move || {
+                sender
+                    .send(7)
+                    .map(|()| 8)
+                    .map_err(|_| "the receiver is gone")
             }),
         ))
         .await
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!([7, 8]));
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::StepCompleted), 2);
@@ -320,7 +323,7 @@ async fn a_call_inside_a_step_is_refused(ground: Ground) {
     assert_eq!(seen[1], 2);
 }
 
-async fn chance_inside_a_step_does_not_change_chance_after_it(ground: Ground) {
+async fn drawing_a_uuid_inside_a_step_does_not_change_later_draws(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {

@@ -1,4 +1,4 @@
-//! Time and chance: the same whenever a run is run again, and its own.
+//! Times and random values are the same whenever a run replays, and differ between runs.
 
 use crate::support::*;
 use outlast::testing::Point;
@@ -7,12 +7,12 @@ use outlast::{Clock, Timestamp};
 
 on_both_stores!(
     now_is_the_time_of_the_store,
-    now_goes_on_with_what_happens,
-    now_random_and_uuid_are_the_same_over_reruns,
-    code_that_asks_for_the_time_only_after_a_step_is_told_when_that_was_written,
+    now_advances_with_the_recorded_events,
+    now_random_and_uuid_are_the_same_on_replay,
+    now_after_a_step_is_the_time_at_which_its_result_was_written,
     random_and_uuid_differ_between_instances_and_runs,
-    a_uuid_is_a_uuid,
-    a_key_of_effects_is_the_same_when_the_worker_dies_before_anything_is_written,
+    a_uuid_has_the_format_of_version_4,
+    a_uuid_before_the_first_commit_is_the_same_after_a_crash,
 );
 
 async fn now_is_the_time_of_the_store(ground: Ground) {
@@ -27,7 +27,7 @@ async fn now_is_the_time_of_the_store(ground: Ground) {
     assert_eq!(seen, json!([now, now.0]));
 }
 
-async fn now_goes_on_with_what_happens(ground: Ground) {
+async fn now_advances_with_the_recorded_events(ground: Ground) {
     let clock = ground.clock.clone();
     let begun = clock.now();
     let code = script(move |flow, _| {
@@ -59,12 +59,14 @@ async fn now_goes_on_with_what_happens(ground: Ground) {
     let seen = output(&get(&harness, id).await);
     let seen: Vec<Timestamp> = serde_json::from_value(seen).unwrap();
     let seconds: Vec<_> = seen.iter().map(|it| it.since(begun).as_secs()).collect();
-    assert_eq!(seconds, [0, 1, 3, 6, 10], "a signal came when it came");
+    assert_eq!(
+        seconds,
+        [0, 1, 3, 6, 10],
+        "the time after a signal is that of its arrival"
+    );
 }
 
-async fn code_that_asks_for_the_time_only_after_a_step_is_told_when_that_was_written(
-    ground: Ground,
-) {
+async fn now_after_a_step_is_the_time_at_which_its_result_was_written(ground: Ground) {
     let log = Log::default();
     let (clock, begun, written) = (ground.clock.clone(), ground.clock.now(), log.clone());
     let code = script(move |flow, _| {
@@ -89,7 +91,7 @@ async fn code_that_asks_for_the_time_only_after_a_step_is_told_when_that_was_wri
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     go(&harness, id.get(), 1).await;
     harness.advance(SECOND).await;
     harness.run().await;
@@ -105,7 +107,7 @@ async fn code_that_asks_for_the_time_only_after_a_step_is_told_when_that_was_wri
     assert_eq!(at, seen);
 }
 
-/// Draws between all kinds of calls.
+/// A workflow that asks for the time and for random values between all kinds of calls.
 fn draws(log: &Log) -> Script {
     let log = log.clone();
     script(move |flow, _| {
@@ -141,18 +143,18 @@ fn draws(log: &Log) -> Script {
     })
 }
 
-async fn now_random_and_uuid_are_the_same_over_reruns(ground: Ground) {
+async fn now_random_and_uuid_are_the_same_on_replay(ground: Ground) {
     for point in [Point::BeforeStep, Point::BeforeCommit, Point::AfterCommit] {
         for nth in 1..=6 {
             let log = Log::default();
             let mut harness = ground.runs(draws(&log)).await;
             let id = begin(&harness, ()).await;
             harness.crash_at::<Running<Script>>("run", point, nth);
-            let tally = harness.run_all().await;
-            assert_eq!(tally.crashes, 1, "{point:?} {nth}");
+            let report = harness.run_all().await;
+            assert_eq!(report.crashes, 1, "{point:?} {nth}");
             let seen = output(&get(&harness, id).await);
             let seen: Vec<String> = serde_json::from_value(seen).unwrap();
-            // Whatever was ever drawn is what was drawn in the end.
+            // Every value that any attempt drew is in the final result.
             for drawn in log.entries() {
                 assert!(seen.contains(&drawn), "{drawn} is not in {seen:#?}");
             }
@@ -176,7 +178,7 @@ async fn random_and_uuid_differ_between_instances_and_runs(ground: Ground) {
     let mut harness = ground.runs(code).await;
     let mut all = std::collections::HashSet::new();
     for _ in 0..10 {
-        let id = ran(&mut harness, Vec::<String>::new()).await;
+        let id = begin_and_run(&mut harness, Vec::<String>::new()).await;
         let seen = output(&get(&harness, id).await);
         let seen: Vec<String> = serde_json::from_value(seen).unwrap();
         assert_eq!(seen.len(), 8);
@@ -185,7 +187,7 @@ async fn random_and_uuid_differ_between_instances_and_runs(ground: Ground) {
     assert_eq!(all.len(), 80);
 }
 
-async fn a_uuid_is_a_uuid(ground: Ground) {
+async fn a_uuid_has_the_format_of_version_4(ground: Ground) {
     let code =
         script(|flow, _| async move { Ok((0..100).map(|_| flow.uuid()).collect::<Vec<_>>()) });
     let seen = result_of(&ground, code, ()).await;
@@ -199,9 +201,7 @@ async fn a_uuid_is_a_uuid(ground: Ground) {
     }
 }
 
-async fn a_key_of_effects_is_the_same_when_the_worker_dies_before_anything_is_written(
-    ground: Ground,
-) {
+async fn a_uuid_before_the_first_commit_is_the_same_after_a_crash(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {

@@ -1,4 +1,4 @@
-//! Timers: to the millisecond, and never early.
+//! Timers: they fire at their exact time and never early.
 
 use crate::support::*;
 use outlast::prelude::*;
@@ -7,25 +7,25 @@ use outlast::workflow::{OneOf2, OneOf3, Running};
 use outlast::{EventKind, Timestamp};
 
 on_both_stores!(
-    a_timer_comes_to_the_millisecond_and_never_early,
-    a_timer_counts_from_when_it_was_scheduled_whatever_came_between,
-    a_sleep_of_nothing_is_over_at_once,
-    a_timeout_that_comes_first_is_none,
-    a_timeout_that_does_not_come_is_cancelled,
-    a_deadline_of_a_group_is_none_when_the_time_is_up,
-    what_timed_out_goes_on,
-    what_timed_out_is_cancelled_when_that_was_said,
-    a_deadline_of_a_group_that_cancels_the_rest_cancels_it,
+    a_timer_fires_at_its_exact_due_time_and_never_early,
+    a_timer_counts_from_its_scheduling_despite_wakes_and_crashes,
+    a_sleep_of_zero_ends_at_once,
+    a_call_whose_timeout_comes_first_returns_none,
+    a_timeout_is_cancelled_when_its_call_ends_first,
+    a_group_whose_deadline_passes_returns_none,
+    a_child_goes_on_after_its_call_times_out,
+    cancel_rest_cancels_the_children_of_a_group_that_times_out,
+    a_deadline_cancels_the_children_of_a_group_with_cancel_rest,
     a_deadline_keeps_the_window_of_its_group,
     a_timeout_interrupts_a_step_that_runs,
     a_new_timer_does_not_delay_an_older_one,
-    the_earliest_of_several_timers_wakes,
+    the_earliest_of_several_timers_wakes_the_workflow,
     a_timer_that_is_too_long_is_refused,
 );
 
 const MS: Duration = Duration::from_millis(1);
 
-async fn a_timer_comes_to_the_millisecond_and_never_early(ground: Ground) {
+async fn a_timer_fires_at_its_exact_due_time_and_never_early(ground: Ground) {
     let code = script(|flow, _| async move {
         let begun = flow.timestamp();
         flow.sleep(Duration::from_millis(1_234)).await?;
@@ -42,10 +42,10 @@ async fn a_timer_comes_to_the_millisecond_and_never_early(ground: Ground) {
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(1_234_000));
     let history = history(&harness, id, 1).await;
-    assert_eq!(the(&history, EventKind::TimerFired).at, due);
+    assert_eq!(only_event(&history, EventKind::TimerFired).at, due);
 }
 
-async fn a_timer_counts_from_when_it_was_scheduled_whatever_came_between(ground: Ground) {
+async fn a_timer_counts_from_its_scheduling_despite_wakes_and_crashes(ground: Ground) {
     let code = script(|flow, _| async move {
         let timer = async { flow.sleep(10 * SECOND).await };
         let signals = async {
@@ -58,7 +58,7 @@ async fn a_timer_counts_from_when_it_was_scheduled_whatever_came_between(ground:
         timer.and(signals)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let due = Timestamp(harness.time().0 + 10_000_000);
     for _ in 0..3 {
         harness.advance(3 * SECOND).await;
@@ -74,17 +74,17 @@ async fn a_timer_counts_from_when_it_was_scheduled_whatever_came_between(ground:
     harness.expect(id).await.is_done();
 }
 
-async fn a_sleep_of_nothing_is_over_at_once(ground: Ground) {
+async fn a_sleep_of_zero_ends_at_once(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.sleep(Duration::ZERO).await?;
         Ok(1)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!(1));
 }
 
-async fn a_timeout_that_comes_first_is_none(ground: Ground) {
+async fn a_call_whose_timeout_comes_first_returns_none(ground: Ground) {
     let code = script(|flow, _| async move {
         let signal = flow.signal::<Go>().timeout(SECOND).await?;
         let child = flow.child::<Kid>(Say::Wait).timeout(SECOND).await?;
@@ -100,7 +100,7 @@ async fn a_timeout_that_comes_first_is_none(ground: Ground) {
     assert_eq!(harness.time().since(begun), 3 * SECOND);
 }
 
-async fn a_timeout_that_does_not_come_is_cancelled(ground: Ground) {
+async fn a_timeout_is_cancelled_when_its_call_ends_first(ground: Ground) {
     let code = script(|flow, _| async move {
         let Some(Go(n)) = flow.signal::<Go>().timeout(HOUR).await? else {
             return Ok(0);
@@ -110,14 +110,11 @@ async fn a_timeout_that_does_not_come_is_cancelled(ground: Ground) {
         Ok(doubled.unwrap())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     go(&harness, id.get(), 4).await;
     harness.run().await;
     let parked = get(&harness, id).await;
-    assert_eq!(
-        parked.await_deadline, None,
-        "nobody waits for the timers any more"
-    );
+    assert_eq!(parked.await_deadline, None, "no timer is left");
     let events = history(&harness, id, 1).await;
     assert_eq!(count(&events, EventKind::TimerCancelled), 2);
     assert_eq!(count(&events, EventKind::TimerFired), 0);
@@ -127,7 +124,7 @@ async fn a_timeout_that_does_not_come_is_cancelled(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!(8));
 }
 
-async fn a_deadline_of_a_group_is_none_when_the_time_is_up(ground: Ground) {
+async fn a_group_whose_deadline_passes_returns_none(ground: Ground) {
     let code = script(|flow, _| async move {
         let quick = (
             flow.activity(Double, 1),
@@ -142,35 +139,35 @@ async fn a_deadline_of_a_group_is_none_when_the_time_is_up(ground: Ground) {
     assert_eq!(seen, json!([[2, [2]], null]));
 }
 
-async fn what_timed_out_goes_on(ground: Ground) {
+async fn a_child_goes_on_after_its_call_times_out(ground: Ground) {
     let code = script(|flow, _| async move {
         let late = flow.child::<Kid>(Say::Wait).timeout(SECOND).await?;
         flow.signal::<Halt>().await?;
         Ok(late)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.advance(SECOND).await;
     harness.run().await;
     harness.expect(id).await.awaits(["halt"]);
     assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal]);
 }
 
-async fn what_timed_out_is_cancelled_when_that_was_said(ground: Ground) {
+async fn cancel_rest_cancels_the_children_of_a_group_that_times_out(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 2)));
         let late = group.timeout(SECOND).cancel_rest().await?;
         Ok(late.is_none())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), json!(true));
     let expected = [Status::Cancelled, Status::Done];
     assert_eq!(statuses(&harness, id).await, expected);
 }
 
-async fn a_deadline_of_a_group_that_cancels_the_rest_cancels_it(ground: Ground) {
+async fn a_deadline_cancels_the_children_of_a_group_with_cancel_rest(ground: Ground) {
     let codes = [
         script(|flow, _| async move {
             let group = flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 2)));
@@ -192,7 +189,7 @@ async fn a_deadline_of_a_group_that_cancels_the_rest_cancels_it(ground: Ground) 
     ];
     for code in codes {
         let mut harness = ground.runs(code).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         harness.run_all().await;
         assert_eq!(output(&get(&harness, id).await), json!(true));
         let expected = [Status::Cancelled, Status::Done];
@@ -207,7 +204,7 @@ async fn a_deadline_keeps_the_window_of_its_group(ground: Ground) {
         Ok(flow.deadline(HOUR, group).await?.is_none())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let expected = [Status::AwaitingSignal, Status::Runnable];
     assert_eq!(statuses(&harness, id).await, expected);
 }
@@ -227,14 +224,15 @@ async fn a_timeout_interrupts_a_step_that_runs(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!([null, 2]));
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::TimerFired), 1);
     assert_eq!(count(&history, EventKind::StepFailed), 0);
 }
 
-/// The workflow is woken late by a child, and then begins a timer that is shorter than the one that runs.
+/// A child wakes the workflow late. The workflow then starts a timer that is shorter than the
+/// pending one.
 async fn a_new_timer_does_not_delay_an_older_one(ground: Ground) {
     let code = script(|flow, _| async move {
         let older = async { flow.sleep(10 * SECOND).await };
@@ -247,7 +245,7 @@ async fn a_new_timer_does_not_delay_an_older_one(ground: Ground) {
         newer
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let begun = harness.time();
     let mut others = ground.runs_children().await;
     others.advance(5 * SECOND).await;
@@ -261,7 +259,7 @@ async fn a_new_timer_does_not_delay_an_older_one(ground: Ground) {
     assert_eq!(harness.time().since(begun), 12 * SECOND);
 }
 
-async fn the_earliest_of_several_timers_wakes(ground: Ground) {
+async fn the_earliest_of_several_timers_wakes_the_workflow(ground: Ground) {
     let code = script(|flow, _| async move {
         let sleep = |seconds| flow.sleep(seconds * SECOND);
         let first = flow.select((sleep(3), sleep(1), sleep(2))).await?;

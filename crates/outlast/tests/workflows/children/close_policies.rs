@@ -1,4 +1,4 @@
-//! What becomes of children when their workflow ends before they do.
+//! Close policies: what happens to children whose workflow ends before they do.
 
 use crate::support::*;
 use outlast::prelude::*;
@@ -7,20 +7,20 @@ use outlast::workflow::{ExportedRun, PolicyApplied, TimelineEntry};
 use outlast::{EventKind, Verb};
 
 on_both_stores!(
-    children_are_treated_by_their_policies_when_their_workflow_is_done,
-    children_are_treated_by_their_policies_when_their_workflow_fails,
-    children_are_treated_by_their_policies_when_their_workflow_is_cancelled,
-    children_are_treated_by_their_policies_when_their_workflow_is_terminated,
-    policies_work_inside_a_group,
-    a_policy_is_recorded_with_the_call_and_what_came_of_it_on_the_parent,
-    a_timeline_ends_with_each_policy_that_was_applied,
+    close_policies_apply_when_the_workflow_is_done,
+    close_policies_apply_when_the_workflow_fails,
+    close_policies_apply_when_the_workflow_is_cancelled,
+    close_policies_apply_when_the_workflow_is_terminated,
+    close_policies_apply_to_the_children_of_a_group,
+    the_call_records_the_close_policy_and_the_parent_the_close_action,
+    a_timeline_ends_with_the_applied_close_policies,
     a_timeline_is_the_same_page_by_page,
-    a_policy_names_the_run_that_had_started_the_child,
-    a_child_says_which_end_of_its_parent_has_ended_it,
-    what_somebody_ends_of_a_tree_is_no_policy_of_the_workflow,
-    a_retried_workflow_keeps_the_policies_of_each_of_its_ends,
-    who_has_ended_is_left_alone,
-    a_child_that_is_asked_to_end_may_clean_up,
+    an_applied_close_policy_names_the_run_that_started_the_child,
+    the_error_of_a_child_names_the_end_of_its_parent_that_ended_it,
+    a_terminate_of_a_tree_is_not_recorded_as_a_close_policy,
+    a_retried_workflow_keeps_the_applied_policies_of_each_run,
+    close_policies_leave_ended_children_alone,
+    a_child_cancelled_by_its_close_policy_may_clean_up,
 );
 
 const POLICIES: [ClosePolicy; 3] = [
@@ -29,7 +29,7 @@ const POLICIES: [ClosePolicy; 3] = [
     ClosePolicy::Terminate,
 ];
 
-/// Starts one child with each policy, and ends as it is told.
+/// A workflow that starts one child with each policy, waits for [`Halt`], and ends as `ends` says.
 fn leaves(ends: &'static str) -> Script {
     script(move |flow, _| async move {
         for policy in POLICIES {
@@ -38,20 +38,20 @@ fn leaves(ends: &'static str) -> Script {
         }
         flow.signal::<Halt>().await?;
         match ends {
-            "well" => Ok(()),
-            _ => Err(flow.fail("badly")),
+            "done" => Ok(()),
+            _ => Err(flow.fail("failed")),
         }
     })
 }
 
 async fn parked(ground: &Ground, ends: &'static str) -> (Harness, Scripted) {
     let mut harness = ground.runs(leaves(ends)).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal; 3]);
     (harness, id)
 }
 
-async fn treated(mut harness: Harness, id: Scripted, ended: Status) {
+async fn check_close_policies(mut harness: Harness, id: Scripted, ended: Status) {
     harness.run().await;
     assert_eq!(get(&harness, id).await.status, ended);
     let expected = [Status::AwaitingSignal, Status::Cancelled, Status::Cancelled];
@@ -62,38 +62,38 @@ async fn treated(mut harness: Harness, id: Scripted, ended: Status) {
     let ended_by = errors[2].as_deref().unwrap();
     assert!(!asked.contains("terminated"), "{asked}");
     assert!(ended_by.starts_with("terminated by parent"), "{ended_by}");
-    // The one that was left alone goes on by itself.
+    // The abandoned child goes on by itself.
     let left = children(&harness, id).await[0].id;
     go(&harness, left, 1).await;
     harness.run().await;
     assert_eq!(get(&harness, left).await.status, Status::Done);
 }
 
-async fn children_are_treated_by_their_policies_when_their_workflow_is_done(ground: Ground) {
-    let (harness, id) = parked(&ground, "well").await;
+async fn close_policies_apply_when_the_workflow_is_done(ground: Ground) {
+    let (harness, id) = parked(&ground, "done").await;
     harness.signal(id, Halt(0)).await.unwrap();
-    treated(harness, id, Status::Done).await;
+    check_close_policies(harness, id, Status::Done).await;
 }
 
-async fn children_are_treated_by_their_policies_when_their_workflow_fails(ground: Ground) {
-    let (harness, id) = parked(&ground, "badly").await;
+async fn close_policies_apply_when_the_workflow_fails(ground: Ground) {
+    let (harness, id) = parked(&ground, "failed").await;
     harness.signal(id, Halt(0)).await.unwrap();
-    treated(harness, id, Status::Failed).await;
+    check_close_policies(harness, id, Status::Failed).await;
 }
 
-async fn children_are_treated_by_their_policies_when_their_workflow_is_cancelled(ground: Ground) {
-    let (harness, id) = parked(&ground, "well").await;
+async fn close_policies_apply_when_the_workflow_is_cancelled(ground: Ground) {
+    let (harness, id) = parked(&ground, "done").await;
     harness.cancel(id, Note::by("ada")).await.unwrap();
-    treated(harness, id, Status::Cancelled).await;
+    check_close_policies(harness, id, Status::Cancelled).await;
 }
 
-async fn children_are_treated_by_their_policies_when_their_workflow_is_terminated(ground: Ground) {
-    let (harness, id) = parked(&ground, "well").await;
+async fn close_policies_apply_when_the_workflow_is_terminated(ground: Ground) {
+    let (harness, id) = parked(&ground, "done").await;
     harness.terminate(id, Note::by("ada")).await.unwrap();
-    treated(harness, id, Status::Cancelled).await;
+    check_close_policies(harness, id, Status::Cancelled).await;
 }
 
-async fn policies_work_inside_a_group(ground: Ground) {
+async fn close_policies_apply_to_the_children_of_a_group(ground: Ground) {
     let code = script(|flow, _| async move {
         let kids = POLICIES.map(|policy| flow.child::<Kid>(Say::Wait).on_parent_close(policy));
         let machine = flow.machine(New::<Turnstile>(Turn::Wait(1)));
@@ -103,7 +103,7 @@ async fn policies_work_inside_a_group(ground: Ground) {
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kids = children(&harness, id).await;
     go(&harness, kids[4].id, 1).await;
     harness.run().await;
@@ -119,8 +119,8 @@ async fn policies_work_inside_a_group(ground: Ground) {
     assert_eq!(statuses(&harness, id).await, expected);
 }
 
-async fn a_policy_is_recorded_with_the_call_and_what_came_of_it_on_the_parent(ground: Ground) {
-    let (mut harness, id) = parked(&ground, "well").await;
+async fn the_call_records_the_close_policy_and_the_parent_the_close_action(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "done").await;
     let events = history(&harness, id, 1).await;
     let scheduled = events
         .iter()
@@ -145,7 +145,7 @@ async fn a_policy_is_recorded_with_the_call_and_what_came_of_it_on_the_parent(gr
     assert_eq!(close_actions, expected);
 }
 
-/// The timeline of a run, whole.
+/// Returns the whole timeline of a run.
 async fn timeline(harness: &Harness, id: Scripted, run: i32) -> Vec<TimelineEntry> {
     let row = get(harness, id).await;
     harness.timeline(&row, run, 0, 1_000).await.unwrap().rows
@@ -160,8 +160,8 @@ async fn policies(harness: &Harness, id: Scripted, run: i32) -> Vec<PolicyApplie
     policies.collect()
 }
 
-async fn a_timeline_ends_with_each_policy_that_was_applied(ground: Ground) {
-    let (mut harness, id) = parked(&ground, "well").await;
+async fn a_timeline_ends_with_the_applied_close_policies(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "done").await;
     assert_eq!(policies(&harness, id, 1).await, []);
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;
@@ -192,7 +192,7 @@ async fn a_timeline_ends_with_each_policy_that_was_applied(ground: Ground) {
 }
 
 async fn a_timeline_is_the_same_page_by_page(ground: Ground) {
-    let (mut harness, id) = parked(&ground, "badly").await;
+    let (mut harness, id) = parked(&ground, "failed").await;
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     let row = get(&harness, id).await;
@@ -215,21 +215,21 @@ async fn a_timeline_is_the_same_page_by_page(ground: Ground) {
         }
         assert_eq!(pages, whole, "in pages of {size}");
     }
-    // The document has the same, apart from what code is held against.
+    // The exported document lists the policies apart from the events that a replay compares.
     let exported = harness.export(id, None).await.unwrap().unwrap();
     let document = serde_json::to_string(&exported).unwrap();
     let read = ExportedRun::parse(&document).unwrap();
     assert_eq!(read.events.len(), whole.len() - 2);
-    let told: Vec<_> = read.policies.iter().map(|it| (it.seq, it.child)).collect();
+    let exported: Vec<_> = read.policies.iter().map(|it| (it.seq, it.child)).collect();
     let applied = policies(&harness, id, 1).await;
     let expected: Vec<_> = applied.iter().map(|it| (it.seq, it.child)).collect();
-    assert_eq!(told, expected);
+    assert_eq!(exported, expected);
     assert!(read.policies.iter().all(|it| it.kind == "policy_applied"));
     let calls: Vec<_> = read.policies.iter().map(|it| (it.run, it.call)).collect();
     assert!(calls.contains(&(Some(1), Some(2))) && calls.contains(&(Some(1), Some(3))));
 }
 
-async fn a_policy_names_the_run_that_had_started_the_child(ground: Ground) {
+async fn an_applied_close_policy_names_the_run_that_started_the_child(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         let kid = flow.child::<Kid>(Say::Wait);
         kid.on_parent_close(ClosePolicy::Terminate).start().await?;
@@ -239,7 +239,7 @@ async fn a_policy_names_the_run_that_had_started_the_child(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, 1).await;
+    let id = begin_and_run(&mut harness, 1).await;
     assert_eq!(policies(&harness, id, 1).await, []);
     let applied = policies(&harness, id, 2).await;
     let mut of: Vec<_> = applied.iter().map(|it| it.call_in(2)).collect();
@@ -251,31 +251,32 @@ async fn a_policy_names_the_run_that_had_started_the_child(ground: Ground) {
     assert_eq!(earlier.child, children(&harness, id).await[0].id);
 }
 
-async fn a_child_says_which_end_of_its_parent_has_ended_it(ground: Ground) {
-    let (mut harness, id) = parked(&ground, "badly").await;
+async fn the_error_of_a_child_names_the_end_of_its_parent_that_ended_it(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "failed").await;
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     let end = format!("by parent: parent {} ended as failed", id.get());
-    let (asked, told) = (format!("cancelled {end}"), format!("terminated {end}"));
+    let (cancelled, terminated) = (format!("cancelled {end}"), format!("terminated {end}"));
     let kids = children(&harness, id).await;
     let kid = get(&harness, kids[1].id).await;
-    assert_eq!(kid.cancel.as_ref().unwrap().reason, asked);
-    assert_eq!(kid.last_error.as_ref(), Some(&asked));
-    let wish = history(&harness, kids[1].id, 1).await;
-    let wish = data(the(&wish, EventKind::CancelRequested))["reason"].clone();
-    assert_eq!(wish, asked);
+    assert_eq!(kid.cancel.as_ref().unwrap().reason, cancelled);
+    assert_eq!(kid.last_error.as_ref(), Some(&cancelled));
+    let events = history(&harness, kids[1].id, 1).await;
+    let recorded = data(only_event(&events, EventKind::CancelRequested))["reason"].clone();
+    assert_eq!(recorded, cancelled);
     let kid = get(&harness, kids[2].id).await;
-    assert_eq!(kid.last_error, Some(told));
+    assert_eq!(kid.last_error, Some(terminated));
 }
 
-async fn what_somebody_ends_of_a_tree_is_no_policy_of_the_workflow(ground: Ground) {
-    let (mut harness, id) = parked(&ground, "well").await;
-    // In the very words of a policy, and still ada's.
+async fn a_terminate_of_a_tree_is_not_recorded_as_a_close_policy(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "done").await;
+    // The note has the words of a close policy, but its author is ada.
     let end = format!("parent {} ended as cancelled", id.get());
     let note = Note::by("ada").because(&end);
     harness.terminate_tree(id, note).await.unwrap();
     harness.run().await;
-    // The workflow has ended as well, so its policies may have come first: the children themselves say to whom.
+    // The end of the workflow applies its policies too, and they may come first. The error of each
+    // child says which of the two has ended it.
     let mut by_policy = Vec::new();
     for kid in children(&harness, id).await {
         let row = get(&harness, kid.id).await;
@@ -296,8 +297,8 @@ async fn what_somebody_ends_of_a_tree_is_no_policy_of_the_workflow(ground: Groun
     assert_eq!(applied, by_policy);
 }
 
-async fn a_retried_workflow_keeps_the_policies_of_each_of_its_ends(ground: Ground) {
-    let (mut harness, id) = parked(&ground, "badly").await;
+async fn a_retried_workflow_keeps_the_applied_policies_of_each_run(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "failed").await;
     for _ in 0..2 {
         harness.signal(id, Halt(0)).await.unwrap();
         harness.run().await;
@@ -316,8 +317,8 @@ async fn a_retried_workflow_keeps_the_policies_of_each_of_its_ends(ground: Groun
     assert_eq!(policies(&harness, id, 3).await, []);
 }
 
-async fn who_has_ended_is_left_alone(ground: Ground) {
-    let (mut harness, id) = parked(&ground, "well").await;
+async fn close_policies_leave_ended_children_alone(ground: Ground) {
+    let (mut harness, id) = parked(&ground, "done").await;
     for kid in children(&harness, id).await {
         go(&harness, kid.id, 1).await;
     }
@@ -334,7 +335,7 @@ async fn who_has_ended_is_left_alone(ground: Ground) {
     );
 }
 
-async fn a_child_that_is_asked_to_end_may_clean_up(ground: Ground) {
+async fn a_child_cancelled_by_its_close_policy_may_clean_up(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.child::<Kid>(Say::Stubborn(7));
         kid.on_parent_close(ClosePolicy::RequestCancel)
@@ -343,7 +344,7 @@ async fn a_child_that_is_asked_to_end_may_clean_up(ground: Ground) {
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kid = &children(&harness, id).await[0];
     assert_eq!(kid.status, Status::Done);
     assert_eq!(kid.result.as_ref().unwrap().as_str(), "7");

@@ -1,4 +1,4 @@
-//! What goes wrong with children, as their parent sees it.
+//! Failures of children, as their parent sees them.
 
 use crate::support::*;
 use outlast::prelude::*;
@@ -17,26 +17,26 @@ on_both_stores!(
     a_failure_that_is_caught_is_recorded_as_handled,
     a_failure_that_is_not_caught_is_not_recorded_as_handled,
     a_failure_that_is_caught_before_a_new_run_is_recorded_as_handled,
-    a_failure_is_recorded_as_handled_once_over_reruns,
-    a_failure_that_was_never_looked_at_is_not_recorded_as_handled,
-    an_end_releases_its_place_in_the_window_whatever_it_was,
+    a_failure_is_recorded_as_handled_once_despite_replays,
+    a_failure_that_is_never_joined_is_not_recorded_as_handled,
+    any_end_of_a_child_releases_its_place_in_the_window,
 );
 
-/// What one call fails with, and how the history has it.
+/// Returns the error of one call, the history of its workflow as words, and the child.
 async fn failure(
     ground: &Ground,
     code: Script,
     meanwhile: impl AsyncFn(&Harness, InstanceId),
 ) -> (Value, Vec<String>, InstanceId) {
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kids = children(&harness, id).await;
     if get(&harness, id).await.finished_at.is_none() {
         meanwhile(&harness, kids[0].id).await;
         harness.run().await;
     }
     let seen = output(&get(&harness, id).await);
-    (seen, told(&harness, id).await, kids[0].id)
+    (seen, history_words(&harness, id).await, kids[0].id)
 }
 
 fn seen_as(error: &FlowError) -> Value {
@@ -60,10 +60,13 @@ async fn a_failed_child_is_an_error_with_kind_message_child_and_call(ground: Gro
         assert!(!error.is_cancelled());
         Ok(seen_as(&error))
     });
-    let (seen, told, child) = failure(&ground, code, nothing).await;
+    let (seen, events, child) = failure(&ground, code, nothing).await;
     let expected = json!(["child_failed", "kid failed: no luck", child, 1]);
     assert_eq!(seen, expected);
-    assert!(told.contains(&"child_failed 1 kid".to_owned()), "{told:?}");
+    assert!(
+        events.contains(&"child_failed 1 kid".to_owned()),
+        "{events:?}"
+    );
 }
 
 async fn a_failed_activity_is_an_error_of_its_own_kind(ground: Ground) {
@@ -71,12 +74,12 @@ async fn a_failed_activity_is_an_error_of_its_own_kind(ground: Ground) {
         let error = flow.activity(Fails, "no luck".into()).await.unwrap_err();
         Ok(seen_as(&error))
     });
-    let (seen, told, child) = failure(&ground, code, nothing).await;
+    let (seen, events, child) = failure(&ground, code, nothing).await;
     let expected = json!(["activity_failed", "fails failed: no luck", child, 1]);
     assert_eq!(seen, expected);
     assert!(
-        told.contains(&"activity_failed 1 fails".to_owned()),
-        "{told:?}"
+        events.contains(&"activity_failed 1 fails".to_owned()),
+        "{events:?}"
     );
 }
 
@@ -95,7 +98,7 @@ async fn a_cancelled_child_and_a_cancelled_activity_are_errors_of_their_kinds(gr
         let error = flow.child::<Kid>(Say::Wait).await.unwrap_err();
         assert!(
             !error.is_cancelled(),
-            "it is not this workflow that is to end"
+            "the cancel of a child does not cancel its parent"
         );
         Ok(seen_as(&error))
     });
@@ -103,24 +106,24 @@ async fn a_cancelled_child_and_a_cancelled_activity_are_errors_of_their_kinds(gr
         let note = Note::by("ada").because("too dear");
         harness.cancel(child, note).await.unwrap();
     };
-    let (seen, told, child) = failure(&ground, code, cancel).await;
+    let (seen, events, child) = failure(&ground, code, cancel).await;
     let message = "kid was cancelled: cancelled by ada: too dear";
     assert_eq!(seen, json!(["child_cancelled", message, child, 1]));
     assert!(
-        told.contains(&"child_cancelled 1 kid".to_owned()),
-        "{told:?}"
+        events.contains(&"child_cancelled 1 kid".to_owned()),
+        "{events:?}"
     );
 
     let code = script(|flow, _| async move {
         let error = flow.activity(Fails, "cancel: not needed".into()).await;
         Ok(seen_as(&error.unwrap_err()))
     });
-    let (seen, told, child) = failure(&ground, code, nothing).await;
+    let (seen, events, child) = failure(&ground, code, nothing).await;
     let message = "fails was cancelled: not needed";
     assert_eq!(seen, json!(["activity_cancelled", message, child, 1]));
     assert!(
-        told.contains(&"activity_cancelled 1 fails".to_owned()),
-        "{told:?}"
+        events.contains(&"activity_cancelled 1 fails".to_owned()),
+        "{events:?}"
     );
 }
 
@@ -133,12 +136,12 @@ async fn a_terminated_child_is_an_error_of_its_kind(ground: Ground) {
         let note = Note::by("ada").because("a rule asks for it");
         harness.terminate(child, note).await.unwrap();
     };
-    let (seen, told, child) = failure(&ground, code, terminate).await;
+    let (seen, events, child) = failure(&ground, code, terminate).await;
     let message = "kid was terminated: terminated by ada: a rule asks for it";
     assert_eq!(seen, json!(["child_terminated", message, child, 1]));
     assert!(
-        told.contains(&"child_terminated 1 kid".to_owned()),
-        "{told:?}"
+        events.contains(&"child_terminated 1 kid".to_owned()),
+        "{events:?}"
     );
 }
 
@@ -158,7 +161,7 @@ async fn a_child_whose_key_is_taken_is_an_error_of_its_kind(ground: Ground) {
         Ok((first.child().call(), kinds, calls))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let gone = "child_gone";
     let expected = json!([1, [gone, gone, gone], [2, 5, 6]]);
     assert_eq!(output(&get(&harness, id).await), expected);
@@ -175,7 +178,7 @@ async fn a_failure_that_is_caught_is_recorded_as_handled(ground: Ground) {
         Ok((failed, step, group))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     output(&get(&harness, id).await);
     let history = history(&harness, id, 1).await;
     let handled = history
@@ -198,7 +201,7 @@ async fn a_failure_that_is_not_caught_is_not_recorded_as_handled(ground: Ground)
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(reason(&get(&harness, id).await), "kid failed: one");
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::FailureHandled), 0);
@@ -216,13 +219,13 @@ async fn a_failure_that_is_caught_before_a_new_run_is_recorded_as_handled(ground
         flow.continue_as_new(0)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, 1).await;
+    let id = begin_and_run(&mut harness, 1).await;
     output(&get(&harness, id).await);
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::FailureHandled), 1);
 }
 
-async fn a_failure_is_recorded_as_handled_once_over_reruns(ground: Ground) {
+async fn a_failure_is_recorded_as_handled_once_despite_replays(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.child::<Kid>(Say::Fail("one".into()))
             .await
@@ -232,28 +235,28 @@ async fn a_failure_is_recorded_as_handled_once_over_reruns(ground: Ground) {
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.run_all().await;
     output(&get(&harness, id).await);
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::FailureHandled), 1);
 }
 
-async fn a_failure_that_was_never_looked_at_is_not_recorded_as_handled(ground: Ground) {
+async fn a_failure_that_is_never_joined_is_not_recorded_as_handled(ground: Ground) {
     let code = script(|flow, _| async move {
         let failing = flow.start_child::<Kid>(Say::Fail("unseen".into())).await?;
         flow.sleep(SECOND).await?;
         Ok(failing.child().call())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), json!(1));
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::FailureHandled), 0);
 }
 
-async fn an_end_releases_its_place_in_the_window_whatever_it_was(ground: Ground) {
+async fn any_end_of_a_child_releases_its_place_in_the_window(ground: Ground) {
     let code = script(|flow, _| async move {
         let kids = [
             Say::Fail("badly".into()),
@@ -269,7 +272,7 @@ async fn an_end_releases_its_place_in_the_window_whatever_it_was(ground: Ground)
         Ok(error.to_string())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let note = || Note::by("ada");
     let kids = children(&harness, id).await;
     let waiting = Status::AwaitingSignal;
@@ -298,7 +301,7 @@ fn of_a_box(what: &str) -> Result<u64, Box<dyn std::error::Error + Send + Sync>>
     Err(format!("{what} in a box").into())
 }
 
-/// Fails with an error of either kind.
+/// A job that fails with an anyhow error or a boxed one.
 struct Question;
 
 impl Job for Question {
@@ -315,7 +318,7 @@ impl Job for Question {
     }
 }
 
-/// The same, as a machine that stops with it.
+/// A machine that fails with the same errors.
 struct Asker;
 
 #[derive(Serialize, Deserialize)]
@@ -371,7 +374,7 @@ async fn anyhow_and_boxed_errors_are_failures_with_their_causes(ground: Ground) 
     let worker = ground.worker().workflow(code).machine(Question);
     let mut harness = worker.machine(Asker).build().await.unwrap();
     for (boxed, how) in [(false, "with anyhow: refused"), (true, "in a box")] {
-        let id = ran(&mut harness, boxed).await;
+        let id = begin_and_run(&mut harness, boxed).await;
         harness.run_all().await;
         let row = get(&harness, id).await;
         assert_eq!(row.status, Status::Failed);

@@ -1,4 +1,4 @@
-//! Handles: children as the workflow that started them sees them.
+//! Handles of children, in the workflow that started them.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -7,24 +7,24 @@ use outlast::testing::Point;
 use outlast::workflow::{ChildCancelAnswer, ChildSignalAnswer, Running};
 
 on_both_stores!(
-    handles_stand_in_the_order_of_the_calls,
-    a_handle_is_not_there_before_its_call_is_committed,
-    a_handle_tells_how_its_child_ended,
+    handles_are_listed_in_the_order_of_the_calls,
+    a_handle_does_not_exist_before_its_call_is_committed,
+    a_handle_returns_the_status_of_its_ended_child,
     a_handle_follows_the_newest_run_and_keeps_id_and_call,
-    a_signal_through_a_handle_reaches_a_child_that_is_waited_for_in_a_group,
-    a_signal_through_a_handle_arrives_once_over_crashes,
-    a_signal_to_a_child_that_has_ended_says_so,
-    what_could_not_be_sent_through_a_handle_has_failed_over_reruns,
+    a_signal_through_a_handle_reaches_a_child_of_an_open_group,
+    a_signal_through_a_handle_arrives_once_despite_crashes,
+    a_signal_or_cancel_to_an_ended_child_returns_that_it_has_ended,
+    a_send_through_a_handle_without_a_child_fails_the_same_on_replay,
     a_cancel_through_a_handle_cancels_the_child,
-    a_cancel_through_a_handle_is_told_once_over_crashes,
+    a_cancel_through_a_handle_is_recorded_once_despite_crashes,
     a_signal_that_was_sent_before_a_crash_is_answered_the_same_after_it,
     a_cancel_that_was_sent_before_a_crash_is_answered_the_same_after_it,
-    a_cancel_after_that_of_an_operator_is_answered_the_same_after_a_crash,
-    a_cancel_of_a_child_without_a_place_is_answered_the_same_after_a_crash,
-    a_cancel_of_a_child_that_ended_by_itself_says_so_after_a_crash_too,
-    the_id_of_a_child_in_a_group_is_the_same_over_reruns,
-    the_ids_of_a_group_beside_another_call_are_the_same_over_reruns,
-    the_id_of_a_child_that_is_started_beside_a_signal_is_the_same_over_reruns,
+    a_cancel_after_an_operators_cancel_is_answered_the_same_after_a_crash,
+    a_cancel_of_a_held_child_is_answered_the_same_after_a_crash,
+    a_cancel_of_an_ended_child_is_answered_the_same_after_a_crash,
+    the_id_of_a_child_in_a_selection_is_known_at_the_same_point_on_replay,
+    the_ids_of_a_group_beside_a_signal_are_known_at_the_same_point_on_replay,
+    the_id_of_a_child_started_beside_a_signal_is_known_at_the_same_point_on_replay,
 );
 
 fn calls(flow: &Flow) -> Vec<(i32, String)> {
@@ -35,7 +35,7 @@ fn calls(flow: &Flow) -> Vec<(i32, String)> {
         .collect()
 }
 
-async fn handles_stand_in_the_order_of_the_calls(ground: Ground) {
+async fn handles_are_listed_in_the_order_of_the_calls(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.activity(Double, 1).await?;
         let late = flow.start_child::<Kid>(Say::Wait).await?;
@@ -54,7 +54,7 @@ async fn handles_stand_in_the_order_of_the_calls(ground: Ground) {
         Ok((calls(&flow), last.call(), late.child().call(), ids))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let turnstile = get(&harness, Turnstile::key("t")).await.id;
     go(&harness, turnstile, 1).await;
     harness.run().await;
@@ -67,7 +67,7 @@ async fn handles_stand_in_the_order_of_the_calls(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), expected);
 }
 
-async fn a_handle_is_not_there_before_its_call_is_committed(ground: Ground) {
+async fn a_handle_does_not_exist_before_its_call_is_committed(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {
@@ -75,7 +75,7 @@ async fn a_handle_is_not_there_before_its_call_is_committed(ground: Ground) {
         async move {
             log.note(format!("at first {}", flow.children().len()));
             let look = async {
-                // Asked for and not written: the other branch has made its call by now.
+                // The other branch has made its call by now, but the call is not written yet.
                 log.note(format!("asked {}", flow.children().len()));
                 number(&flow, "pass", 1).await?;
                 log.note(format!("committed {}", flow.children().len()));
@@ -88,13 +88,13 @@ async fn a_handle_is_not_there_before_its_call_is_committed(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!(1));
     let first: Vec<_> = log.entries().into_iter().take(3).collect();
     assert_eq!(first, ["at first 0", "asked 0", "committed 1"]);
 }
 
-async fn a_handle_tells_how_its_child_ended(ground: Ground) {
+async fn a_handle_returns_the_status_of_its_ended_child(ground: Ground) {
     let code = script(|flow, _| async move {
         let living = flow.start_child::<Kid>(Say::Wait).await?;
         let done = flow.start_child::<Kid>(Say::Give(1)).await?;
@@ -119,7 +119,7 @@ async fn a_handle_tells_how_its_child_ended(ground: Ground) {
 
 async fn a_handle_follows_the_newest_run_and_keeps_id_and_call(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Renew(3)).await?;
+        let kid = flow.start_child::<Kid>(Say::ContinueAsNew(3)).await?;
         let handle = kid.child();
         let first = (handle.call(), handle.id());
         flow.sleep(SECOND).await?;
@@ -130,7 +130,7 @@ async fn a_handle_follows_the_newest_run_and_keeps_id_and_call(ground: Ground) {
         Ok((then.0, then.1, handle.run()))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.advance(SECOND).await;
     harness.run().await;
     let kid = &children(&harness, id).await[0];
@@ -149,13 +149,13 @@ async fn a_handle_follows_the_newest_run_and_keeps_id_and_call(ground: Ground) {
     assert_eq!(runs.last(), Some(&json!(4)), "{runs:?}");
 }
 
-async fn a_signal_through_a_handle_reaches_a_child_that_is_waited_for_in_a_group(ground: Ground) {
+async fn a_signal_through_a_handle_reaches_a_child_of_an_open_group(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = async {
             let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say));
             flow.all(kids).await
         };
-        let tell = async {
+        let send = async {
             number(&flow, "after they were started", 1).await?;
             for (index, child) in flow.children().into_iter().enumerate() {
                 let answer = child.signal(Go(index as u64 + 10)).await?;
@@ -163,14 +163,14 @@ async fn a_signal_through_a_handle_reaches_a_child_that_is_waited_for_in_a_group
             }
             Ok::<_, FlowError>(())
         };
-        let (results, told) = futures_util::join!(group, tell);
-        told?;
+        let (results, sent) = futures_util::join!(group, send);
+        sent?;
         results
     });
     assert_eq!(result_of(&ground, code, ()).await, json!([10, 11]));
 }
 
-/// Counts what it is sent until it is told to halt.
+/// A workflow that collects the numbers of [`Go`] until it receives [`Halt`].
 struct Counts;
 
 impl Workflow for Counts {
@@ -192,7 +192,7 @@ impl Workflow for Counts {
     }
 }
 
-async fn a_signal_through_a_handle_arrives_once_over_crashes(ground: Ground) {
+async fn a_signal_through_a_handle_arrives_once_despite_crashes(ground: Ground) {
     for point in [Point::BeforeCommit, Point::AfterCommit] {
         for nth in 1..=5 {
             let code = script(|flow, _| async move {
@@ -208,8 +208,8 @@ async fn a_signal_through_a_handle_arrives_once_over_crashes(ground: Ground) {
             let mut harness = worker.build().await.unwrap();
             let id = begin(&harness, ()).await;
             harness.crash_at::<Running<Script>>("run", point, nth);
-            let tally = harness.run().await;
-            assert_eq!(tally.crashes, 1, "{point:?} {nth}");
+            let report = harness.run().await;
+            assert_eq!(report.crashes, 1, "{point:?} {nth}");
             let seen = output(&get(&harness, id).await);
             let delivered = "delivered";
             let expected = json!([[1, 2], [delivered, delivered, delivered]]);
@@ -218,7 +218,7 @@ async fn a_signal_through_a_handle_arrives_once_over_crashes(ground: Ground) {
     }
 }
 
-async fn a_signal_to_a_child_that_has_ended_says_so(ground: Ground) {
+async fn a_signal_or_cancel_to_an_ended_child_returns_that_it_has_ended(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.start_child::<Kid>(Say::Give(1)).await?;
         kid.join().await?;
@@ -230,18 +230,18 @@ async fn a_signal_to_a_child_that_has_ended_says_so(ground: Ground) {
     assert_eq!(seen, json!(["no_target", "already_ended"]));
 }
 
-async fn what_could_not_be_sent_through_a_handle_has_failed_over_reruns(ground: Ground) {
+async fn a_send_through_a_handle_without_a_child_fails_the_same_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.child::<Kid>(Say::Wait).key("k").start().await?;
-        // Nobody was started: the key is taken.
-        let nobody = flow.child::<Kid>(Say::Wait).key("k").start().await?;
-        let signalled = nobody.child().signal(Go(1)).await.unwrap_err();
-        let cancelled = nobody.child().cancel("no").await.unwrap_err();
+        // No child was started, because the key is taken.
+        let unstarted = flow.child::<Kid>(Say::Wait).key("k").start().await?;
+        let signalled = unstarted.child().signal(Go(1)).await.unwrap_err();
+        let cancelled = unstarted.child().cancel("no").await.unwrap_err();
         flow.sleep(SECOND).await?;
         Ok([signalled.call(), cancelled.call()])
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.advance(SECOND).await;
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([3, 4]));
@@ -255,7 +255,7 @@ async fn a_cancel_through_a_handle_cancels_the_child(ground: Ground) {
         Ok((answer, error.kind().as_str(), error.to_string()))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let seen = output(&get(&harness, id).await);
     let error = format!(
         "kid was cancelled: cancelled by parent {}: too late for that",
@@ -264,7 +264,7 @@ async fn a_cancel_through_a_handle_cancels_the_child(ground: Ground) {
     assert_eq!(seen, json!(["requested", "child_cancelled", error]));
 }
 
-async fn a_cancel_through_a_handle_is_told_once_over_crashes(ground: Ground) {
+async fn a_cancel_through_a_handle_is_recorded_once_despite_crashes(ground: Ground) {
     for point in [Point::BeforeCommit, Point::AfterCommit] {
         let code = script(|flow, _| async move {
             let kid = flow.start_child::<Kid>(Say::Wait).await?;
@@ -274,31 +274,31 @@ async fn a_cancel_through_a_handle_is_told_once_over_crashes(ground: Ground) {
         });
         let mut harness = ground.runs(code).await;
         let id = begin(&harness, ()).await;
-        // The second commit is that of the cancel.
+        // The second commit writes the cancel.
         harness.crash_at::<Running<Script>>("run", point, 2);
         assert_eq!(harness.run().await.crashes, 1);
         let history = history(&harness, id, 1).await;
-        let told = the(&history, EventKind::ChildTold);
-        assert_eq!(data(told)["answer"], "requested");
+        let message = only_event(&history, EventKind::ChildMessaged);
+        assert_eq!(data(message)["answer"], "requested");
         assert_eq!(statuses(&harness, id).await, [Status::Cancelled]);
     }
 }
 
-/// Runs a script as it is, and on workers that die at each edge of each commit: each time it comes to the same result. Its
-/// children go first, so that what they were told has its effect before the script is run again.
-async fn answers_the_same(ground: &Ground, code: Script, result: Value) {
-    answers(ground, &code, None, &result).await;
+/// Checks that a script has the same result without a crash, and with a crash before or after each
+/// commit. Its children run first, so they act on their signals and cancels before a replay.
+async fn same_answers_despite_crashes(ground: &Ground, code: Script, result: Value) {
+    answers_with_crash(ground, &code, None, &result).await;
     for point in [Point::BeforeCommit, Point::AfterCommit] {
         let mut nth = 1;
-        while answers(ground, &code, Some((point, nth)), &result).await == 1 {
+        while answers_with_crash(ground, &code, Some((point, nth)), &result).await == 1 {
             nth += 1;
         }
         assert!(nth > 3, "{point:?} {nth}");
     }
 }
 
-/// Answers how many workers have died.
-async fn answers(
+/// Checks the result of a script, and returns how many workers crashed.
+async fn answers_with_crash(
     ground: &Ground,
     code: &Script,
     crash: Option<(Point, u32)>,
@@ -309,24 +309,24 @@ async fn answers(
     if let Some((point, nth)) = crash {
         harness.crash_at::<Running<Script>>("run", point, nth);
     }
-    let tally = harness.run_all().await;
+    let report = harness.run_all().await;
     let instance = get(&harness, id).await;
     let error = instance.last_error.as_deref().unwrap_or_default();
     assert_eq!(instance.status, Status::Done, "{crash:?}: {error}");
     assert_eq!(&output(&instance), result, "{crash:?}");
-    tally.crashes
+    report.crashes
 }
 
 async fn a_signal_that_was_sent_before_a_crash_is_answered_the_same_after_it(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.child::<Kid>(Say::Wait).priority(-1).start().await?;
         let first = kid.child().signal(Go(7)).await?;
-        // The child has ended or has not: nobody reads this one.
         kid.join().await?;
+        // The child has ended, so no code receives this signal.
         let late = kid.child().signal(Go(8)).await?;
         Ok((first, late, kid.join().await?))
     });
-    answers_the_same(&ground, code, json!(["delivered", "no_target", 7])).await;
+    same_answers_despite_crashes(&ground, code, json!(["delivered", "no_target", 7])).await;
 }
 
 async fn a_cancel_that_was_sent_before_a_crash_is_answered_the_same_after_it(ground: Ground) {
@@ -346,11 +346,11 @@ async fn a_cancel_that_was_sent_before_a_crash_is_answered_the_same_after_it(gro
             }
         });
         let result = json!(["requested", kind, "already_ended"]);
-        answers_the_same(&ground, code, result).await;
+        same_answers_despite_crashes(&ground, code, result).await;
     }
 }
 
-async fn a_cancel_after_that_of_an_operator_is_answered_the_same_after_a_crash(ground: Ground) {
+async fn a_cancel_after_an_operators_cancel_is_answered_the_same_after_a_crash(ground: Ground) {
     let client = ground.client.clone();
     let code = script(move |flow, _| {
         let client = client.clone();
@@ -365,29 +365,29 @@ async fn a_cancel_after_that_of_an_operator_is_answered_the_same_after_a_crash(g
             Ok((answer, kid.join().await.is_err()))
         }
     });
-    answers_the_same(&ground, code, json!(["requested", true])).await;
+    same_answers_despite_crashes(&ground, code, json!(["requested", true])).await;
 }
 
-async fn a_cancel_of_a_child_without_a_place_is_answered_the_same_after_a_crash(ground: Ground) {
+async fn a_cancel_of_a_held_child_is_answered_the_same_after_a_crash(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = async {
             let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say).priority(-1));
             flow.all(kids).window(1).await
         };
-        let tell = async {
+        let send = async {
             number(&flow, "after they were started", 1).await?;
             let kids = flow.children();
             let held = kids[1].cancel("no").await?;
             Ok::<_, FlowError>((held, kids[0].signal(Go(1)).await?))
         };
-        let (group, told) = futures_util::join!(group, tell);
-        Ok((told?, group.is_err()))
+        let (group, sent) = futures_util::join!(group, send);
+        Ok((sent?, group.is_err()))
     });
     let result = json!([["never_started", "delivered"], true]);
-    answers_the_same(&ground, code, result).await;
+    same_answers_despite_crashes(&ground, code, result).await;
 }
 
-async fn a_cancel_of_a_child_that_ended_by_itself_says_so_after_a_crash_too(ground: Ground) {
+async fn a_cancel_of_an_ended_child_is_answered_the_same_after_a_crash(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.child::<Kid>(Say::Give(1)).priority(-1).start().await?;
         // The child ends meanwhile.
@@ -395,40 +395,46 @@ async fn a_cancel_of_a_child_that_ended_by_itself_says_so_after_a_crash_too(grou
         let answer = kid.child().cancel("late").await?;
         Ok((answer, kid.child().signal(Go(1)).await?))
     });
-    answers_the_same(&ground, code, json!(["already_ended", "no_target"])).await;
+    same_answers_despite_crashes(&ground, code, json!(["already_ended", "no_target"])).await;
 }
 
-/// Which children there are, and of which the id is known: code that goes by this must see the same whenever it is run.
+/// Lists which children have a known id. Code that depends on it must see the same list on replay.
 fn known(flow: &Flow) -> String {
     let children = flow.children();
     let known: Vec<_> = children.iter().map(|it| it.id().is_some()).collect();
     format!("known {known:?}")
 }
 
-/// A step whose name says which ids are known, and a park: the code is run from the start once more, and is blocked if it
-/// knows something else then.
-async fn goes_by_what_is_known(flow: &Flow) -> FlowResult<()> {
+/// Runs a step whose name lists the known ids, and parks. The replay after the park is blocked if
+/// other ids are known then.
+async fn depends_on_known_ids(flow: &Flow) -> FlowResult<()> {
     flow.step(&known(flow), async || Ok::<_, String>(()))
         .await?;
     flow.sleep(SECOND).await
 }
 
-/// Runs a script whose way depends on what it knows: as it is, and on workers that die at each edge of each commit. It is sent a
-/// signal, before it begins or once it waits, and then its children are.
-async fn takes_one_way(ground: &Ground, code: Script, comes_first: bool, result: Value) {
-    let commits = takes_a_way(ground, &code, comes_first, None, &result).await;
+/// Checks the result of a script that depends on known ids, without a crash and with a crash
+/// before or after each commit. The script gets a signal before it begins or while it waits. Then
+/// each of its children gets one.
+async fn same_result_despite_crashes(
+    ground: &Ground,
+    code: Script,
+    signal_first: bool,
+    result: Value,
+) {
+    let commits = result_with_crash(ground, &code, signal_first, None, &result).await;
     for point in [Point::BeforeCommit, Point::AfterCommit] {
         for nth in 1..=commits {
             let crash = Some((point, nth));
-            takes_a_way(ground, &code, comes_first, crash, &result).await;
+            result_with_crash(ground, &code, signal_first, crash, &result).await;
         }
     }
 }
 
-async fn takes_a_way(
+async fn result_with_crash(
     ground: &Ground,
     code: &Script,
-    comes_first: bool,
+    signal_first: bool,
     crash: Option<(Point, u32)>,
     result: &Value,
 ) -> u32 {
@@ -437,19 +443,19 @@ async fn takes_a_way(
     if let Some((point, nth)) = crash {
         harness.crash_any(point, nth);
     }
-    if comes_first {
+    if signal_first {
         go(&harness, id.get(), 5).await;
     }
-    let mut tallies = vec![harness.run().await];
-    if !comes_first {
+    let mut reports = vec![harness.run().await];
+    if !signal_first {
         go(&harness, id.get(), 5).await;
-        tallies.push(harness.run().await);
+        reports.push(harness.run().await);
     }
     for kid in children(&harness, id).await {
         go(&harness, kid.id, 1).await;
     }
-    tallies.push(harness.run_all().await);
-    let crashes: u32 = tallies.iter().map(|it| it.crashes).sum();
+    reports.push(harness.run_all().await);
+    let crashes: u32 = reports.iter().map(|it| it.crashes).sum();
     assert_eq!(crashes, u32::from(crash.is_some()), "{crash:?}");
     let instance = get(&harness, id).await;
     let error = instance.last_error.as_deref().unwrap_or_default();
@@ -457,54 +463,56 @@ async fn takes_a_way(
     assert_eq!(&output(&instance), result, "{crash:?}");
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::ReplayBlocked), 0, "{crash:?}");
-    tallies.iter().map(|it| it.steps).sum()
+    reports.iter().map(|it| it.steps).sum()
 }
 
-async fn the_id_of_a_child_in_a_group_is_the_same_over_reruns(ground: Ground) {
+async fn the_id_of_a_child_in_a_selection_is_known_at_the_same_point_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
         let first = flow.select((flow.child::<Kid>(Say::Wait), flow.signal::<Go>()));
         let first = first.await?;
-        goes_by_what_is_known(&flow).await?;
+        depends_on_known_ids(&flow).await?;
         Ok(matches!(first, outlast::workflow::OneOf2::Second(Go(5))))
     });
-    takes_one_way(&ground, code, false, json!(true)).await;
+    same_result_despite_crashes(&ground, code, false, json!(true)).await;
 }
 
-async fn the_ids_of_a_group_beside_another_call_are_the_same_over_reruns(ground: Ground) {
+async fn the_ids_of_a_group_beside_a_signal_are_known_at_the_same_point_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = async {
             let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say));
             let results = flow.all(kids).await?;
-            goes_by_what_is_known(&flow).await?;
+            depends_on_known_ids(&flow).await?;
             Ok::<_, FlowError>(results)
         };
         let signal = async {
             let Go(n) = flow.signal::<Go>().await?;
-            goes_by_what_is_known(&flow).await?;
+            depends_on_known_ids(&flow).await?;
             Ok::<_, FlowError>(n)
         };
         futures_util::try_join!(group, signal)
     });
-    for comes_first in [false, true] {
-        takes_one_way(&ground, code.clone(), comes_first, json!([[1, 1], 5])).await;
+    for signal_first in [false, true] {
+        same_result_despite_crashes(&ground, code.clone(), signal_first, json!([[1, 1], 5])).await;
     }
 }
 
-async fn the_id_of_a_child_that_is_started_beside_a_signal_is_the_same_over_reruns(ground: Ground) {
+async fn the_id_of_a_child_started_beside_a_signal_is_known_at_the_same_point_on_replay(
+    ground: Ground,
+) {
     let code = script(|flow, _| async move {
         let launch = async {
             let kid = flow.start_child::<Kid>(Say::Wait).await?;
-            goes_by_what_is_known(&flow).await?;
+            depends_on_known_ids(&flow).await?;
             kid.join().await
         };
         let signal = async {
             let Go(n) = flow.signal::<Go>().await?;
-            goes_by_what_is_known(&flow).await?;
+            depends_on_known_ids(&flow).await?;
             Ok::<_, FlowError>(n)
         };
         futures_util::try_join!(launch, signal)
     });
-    for comes_first in [false, true] {
-        takes_one_way(&ground, code.clone(), comes_first, json!([1, 5])).await;
+    for signal_first in [false, true] {
+        same_result_despite_crashes(&ground, code.clone(), signal_first, json!([1, 5])).await;
     }
 }

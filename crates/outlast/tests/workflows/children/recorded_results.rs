@@ -1,28 +1,29 @@
-//! The parent's own record of a child is what replay reads, whatever has become of the child since.
+//! Replay reads the parent's own record of a child, whatever happened to the child since.
 
 use crate::support::*;
 use outlast::prelude::*;
 use outlast::{EventKind, RetryAnswer};
 
 on_both_stores!(
-    a_child_whose_row_has_changed_since_is_what_it_was_to_its_parent,
-    a_child_whose_row_is_gone_is_what_it_was_to_its_parent,
+    replay_uses_the_recorded_result_when_the_row_of_a_child_has_changed,
+    replay_uses_the_recorded_result_when_the_row_of_a_child_is_gone,
     a_retry_of_a_failed_child_changes_nothing_for_its_parent,
     a_retry_of_a_failed_workflow_begins_a_new_run,
     a_retry_of_a_cancelled_workflow_begins_a_new_run,
     a_cancel_after_a_retry_is_not_lost,
-    a_retry_of_a_terminated_workflow_goes_on_where_it_was,
-    a_retry_of_a_terminated_workflow_goes_on_with_children_that_were_collected,
-    a_child_that_was_collected_before_its_end_was_seen_is_gone,
-    children_are_spared_while_their_workflow_lives,
-    a_deleted_workflow_takes_its_history_with_it,
+    a_retry_of_a_terminated_workflow_continues_the_same_run,
+    a_retry_of_a_terminated_workflow_works_after_its_children_were_collected,
+    a_child_collected_before_its_end_was_recorded_fails_with_child_gone,
+    children_are_not_collected_or_deleted_while_their_workflow_lives,
+    deleting_a_workflow_deletes_its_history,
 );
 
-/// Waits for a child that ends well and one that does not; says how after it was told to go on.
+/// A workflow that awaits a child that is done and one that fails. After [`Halt`] it returns both
+/// results.
 fn remembers() -> Script {
     script(|flow, _| async move {
-        let well = flow.child::<Kid>(Say::Give(7)).await?;
-        let badly = flow
+        let done = flow.child::<Kid>(Say::Give(7)).await?;
+        let failed = flow
             .child::<Kid>(Say::Fail("broken".into()))
             .await
             .unwrap_err();
@@ -32,7 +33,7 @@ fn remembers() -> Script {
             .iter()
             .map(|it| it.status().unwrap().as_str())
             .collect();
-        Ok((well, badly.to_string(), statuses))
+        Ok((done, failed.to_string(), statuses))
     })
 }
 
@@ -40,26 +41,26 @@ fn remembered() -> Value {
     json!([7, "kid failed: broken", ["done", "failed"]])
 }
 
-async fn a_child_whose_row_has_changed_since_is_what_it_was_to_its_parent(ground: Ground) {
+async fn replay_uses_the_recorded_result_when_the_row_of_a_child_has_changed(ground: Ground) {
     let mut harness = ground.runs(remembers()).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kids = children(&harness, id).await;
-    let (well, badly) = (kids[0].id, kids[1].id);
+    let (done, failed) = (kids[0].id, kids[1].id);
     ground
         .tamper(&format!(
-            "update instances set result = '8' where id = {well}"
+            "update instances set result = '8' where id = {done}"
         ))
         .await;
-    let sql = format!("update instances set last_error = 'mended' where id = {badly}");
+    let sql = format!("update instances set last_error = 'mended' where id = {failed}");
     ground.tamper(&sql).await;
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), remembered());
 }
 
-async fn a_child_whose_row_is_gone_is_what_it_was_to_its_parent(ground: Ground) {
+async fn replay_uses_the_recorded_result_when_the_row_of_a_child_is_gone(ground: Ground) {
     let mut harness = ground.runs(remembers()).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let sql = format!("delete from instances where parent_id = {}", id.get());
     ground.tamper(&sql).await;
     assert!(children(&harness, id).await.is_empty());
@@ -70,13 +71,13 @@ async fn a_child_whose_row_is_gone_is_what_it_was_to_its_parent(ground: Ground) 
 
 async fn a_retry_of_a_failed_child_changes_nothing_for_its_parent(ground: Ground) {
     let code = script(|flow, _| async move {
-        let badly = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
-        let badly = badly.await.unwrap_err();
+        let failed = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
+        let failed = failed.await.unwrap_err();
         flow.signal::<Halt>().await?;
-        Ok(badly.to_string())
+        Ok(failed.to_string())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kid = children(&harness, id).await[0].id;
     go(&harness, kid, 1).await;
     harness.run().await;
@@ -85,7 +86,7 @@ async fn a_retry_of_a_failed_child_changes_nothing_for_its_parent(ground: Ground
     let retried = harness.retry(kid, Note::by("ada")).await.unwrap();
     assert_eq!(retried, RetryAnswer::Retried);
     harness.run().await;
-    // It lives again, in another run, and its parent waits for something else.
+    // The child lives again, in another run. Its parent waits for something else.
     assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal]);
     harness.expect(id).await.awaits(["halt"]);
     assert_eq!(history(&harness, id, 1).await, before);
@@ -110,19 +111,19 @@ async fn a_retry_of_a_failed_workflow_begins_a_new_run(ground: Ground) {
         })
     };
     let mut broken = ground.runs(build(true)).await;
-    let id = ran(&mut broken, "the input").await;
+    let id = begin_and_run(&mut broken, "the input").await;
     assert_eq!(reason(&get(&broken, id).await), "broken");
-    let mut mended = ground.runs(build(false)).await;
-    mended.retry(id, Note::by("ada")).await.unwrap();
-    mended.run().await;
-    assert_eq!(output(&get(&mended, id).await), json!([2, "the input"]));
+    let mut fixed = ground.runs(build(false)).await;
+    fixed.retry(id, Note::by("ada")).await.unwrap();
+    fixed.run().await;
+    assert_eq!(output(&get(&fixed, id).await), json!([2, "the input"]));
     assert_eq!(log.times("effect"), 2, "each run has its own steps");
-    let first = told(&mended, id).await;
+    let first = history_words(&fixed, id).await;
     assert_eq!(
         first,
         ["run_started", "step_completed 1 effect", "run_failed"]
     );
-    let second = words(&history(&mended, id, 2).await);
+    let second = words(&history(&fixed, id, 2).await);
     assert_eq!(
         second,
         ["run_started", "step_completed 1 effect", "run_completed"]
@@ -135,7 +136,7 @@ async fn a_retry_of_a_cancelled_workflow_begins_a_new_run(ground: Ground) {
         Ok(flow.run())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.cancel(id, Note::by("ada")).await.unwrap();
     harness.run().await;
     harness.expect(id).await.is_cancelled_with("ada");
@@ -157,14 +158,14 @@ async fn a_cancel_after_a_retry_is_not_lost(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, 1).await;
+    let id = begin_and_run(&mut harness, 1).await;
     harness.retry(id, Note::by("ada")).await.unwrap();
     harness.cancel(id, Note::by("grace")).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([1, true]));
 }
 
-async fn a_retry_of_a_terminated_workflow_goes_on_where_it_was(ground: Ground) {
+async fn a_retry_of_a_terminated_workflow_continues_the_same_run(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {
@@ -176,7 +177,7 @@ async fn a_retry_of_a_terminated_workflow_goes_on_where_it_was(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.terminate(id, Note::by("ada")).await.unwrap();
     harness.retry(id, Note::by("ada")).await.unwrap();
     harness.run().await;
@@ -186,7 +187,7 @@ async fn a_retry_of_a_terminated_workflow_goes_on_where_it_was(ground: Ground) {
     assert_eq!(log.times("effect"), 1);
 }
 
-/// Removes what ended more than half an hour ago.
+/// Removes the instances that ended more than half an hour ago.
 async fn collect(ground: &Ground) -> Vec<InstanceId> {
     let request = outlast_core::CollectRequest {
         retention: HOUR / 2,
@@ -195,11 +196,9 @@ async fn collect(ground: &Ground) -> Vec<InstanceId> {
     ground.store.collect(request).await.unwrap().removed
 }
 
-async fn a_retry_of_a_terminated_workflow_goes_on_with_children_that_were_collected(
-    ground: Ground,
-) {
+async fn a_retry_of_a_terminated_workflow_works_after_its_children_were_collected(ground: Ground) {
     let mut harness = ground.runs(remembers()).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kids: Vec<_> = children(&harness, id).await;
     let kids: Vec<_> = kids.iter().map(|it| it.id).collect();
     harness.advance(HOUR).await;
@@ -217,7 +216,7 @@ async fn a_retry_of_a_terminated_workflow_goes_on_with_children_that_were_collec
     assert_eq!((ended.run, output(&ended)), (1, remembered()));
 }
 
-async fn a_child_that_was_collected_before_its_end_was_seen_is_gone(ground: Ground) {
+async fn a_child_collected_before_its_end_was_recorded_fails_with_child_gone(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.start_child::<Kid>(Say::Give(7)).await?;
         flow.signal::<Halt>().await?;
@@ -226,7 +225,7 @@ async fn a_child_that_was_collected_before_its_end_was_seen_is_gone(ground: Grou
         Ok((error.kind().as_str(), error.call()))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(statuses(&harness, id).await, [Status::Done]);
     harness.advance(HOUR).await;
     harness.terminate(id, Note::by("ada")).await.unwrap();
@@ -238,9 +237,9 @@ async fn a_child_that_was_collected_before_its_end_was_seen_is_gone(ground: Grou
     assert_eq!((ended.run, output(&ended)), (1, json!(["child_gone", 1])));
 }
 
-async fn children_are_spared_while_their_workflow_lives(ground: Ground) {
+async fn children_are_not_collected_or_deleted_while_their_workflow_lives(ground: Ground) {
     let mut harness = ground.runs(remembers()).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.advance(HOUR).await;
     let request = outlast_core::CollectRequest {
         retention: Duration::ZERO,
@@ -253,10 +252,10 @@ async fn children_are_spared_while_their_workflow_lives(ground: Ground) {
     assert_eq!(deleted, outlast::DeleteAnswer::ParentLives(id.get()));
 }
 
-async fn a_deleted_workflow_takes_its_history_with_it(ground: Ground) {
+async fn deleting_a_workflow_deletes_its_history(ground: Ground) {
     let code = script(|flow, _| async move { number(&flow, "one", 1).await });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(
         count(&history(&harness, id, 1).await, EventKind::StepCompleted),
         1

@@ -1,12 +1,10 @@
-//! Children that are waited for again, when the history knows their ends.
+//! Joins of children whose ends are already in the history.
 
 use crate::support::*;
 
-on_both_stores!(of_failures_that_were_known_before_the_group_the_one_recorded_first_is_chosen,);
+on_both_stores!(a_group_of_known_failures_fails_with_the_one_recorded_first,);
 
-async fn of_failures_that_were_known_before_the_group_the_one_recorded_first_is_chosen(
-    ground: Ground,
-) {
+async fn a_group_of_known_failures_fails_with_the_one_recorded_first(ground: Ground) {
     let code = script(|flow, _| async move {
         let fails = |ms, why: &str| Say::SleepThenFail(ms, why.to_owned());
         let first = flow.start_child::<Kid>(fails(5, "earlier")).await?;

@@ -1,4 +1,4 @@
-//! Children that are started and waited for later, and windows.
+//! Children that are started first and joined later, and windows.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -11,17 +11,17 @@ on_both_stores!(
     a_started_child_that_has_ended_is_joined_at_once,
     started_children_are_joined_in_a_group_with_others,
     started_children_are_joined_in_a_selection,
-    a_child_is_joined_twice_with_one_answer,
-    a_child_is_joined_by_two_at_once,
-    a_child_is_in_one_group_twice,
+    joining_a_child_twice_gives_the_same_result,
+    two_branches_can_join_a_child_at_the_same_time,
+    a_group_can_join_the_same_child_twice,
     a_started_machine_is_joined,
-    a_started_child_that_nobody_joins_does_not_keep_its_workflow,
-    a_window_bounds_how_many_run_at_a_time,
+    a_child_that_is_never_joined_does_not_keep_its_workflow_open,
+    a_window_bounds_how_many_children_run_at_a_time,
     a_window_bounds_activities,
     a_window_bounds_a_group_under_a_timeout,
     a_window_bounds_the_children_of_a_mixed_group_and_nothing_else,
-    cancel_rest_ends_those_that_a_window_holds_back_before_they_start,
-    a_window_of_none_is_refused,
+    cancel_rest_ends_held_children_before_they_start,
+    a_window_of_zero_is_refused,
 );
 
 async fn a_started_child_runs_while_its_workflow_does_other_things(ground: Ground) {
@@ -31,7 +31,7 @@ async fn a_started_child_runs_while_its_workflow_does_other_things(ground: Groun
         kid.join().await
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.expect(id).await.awaits(["halt"]);
     assert_eq!(statuses(&harness, id).await, [Status::Done]);
     let expected = [
@@ -40,7 +40,7 @@ async fn a_started_child_runs_while_its_workflow_does_other_things(ground: Groun
         "child_started 1 kid",
         "signal_awaited 2 halt",
     ];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(history_words(&harness, id).await, expected);
 }
 
 async fn a_started_child_is_joined_later(ground: Ground) {
@@ -51,7 +51,7 @@ async fn a_started_child_is_joined_later(ground: Ground) {
         Ok((a, b, kid.join().await?))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.expect(id).await.awaits_children();
     harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), json!([2, 2, 7]));
@@ -92,7 +92,7 @@ async fn started_children_are_joined_in_a_selection(ground: Ground) {
     assert_eq!(result_of(&ground, code, ()).await, json!([[1, 2], 1]));
 }
 
-async fn a_child_is_joined_twice_with_one_answer(ground: Ground) {
+async fn joining_a_child_twice_gives_the_same_result(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.start_child::<Kid>(Say::Sleep(1_000, 7)).await?;
         Ok((kid.join().await?, kid.join().await?))
@@ -100,7 +100,7 @@ async fn a_child_is_joined_twice_with_one_answer(ground: Ground) {
     assert_eq!(result_of(&ground, code, ()).await, json!([7, 7]));
 }
 
-async fn a_child_is_joined_by_two_at_once(ground: Ground) {
+async fn two_branches_can_join_a_child_at_the_same_time(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.start_child::<Kid>(Say::Sleep(1_000, 7)).await?;
         let (a, b) = futures_util::join!(kid.join(), kid.join());
@@ -109,17 +109,17 @@ async fn a_child_is_joined_by_two_at_once(ground: Ground) {
     ends_once(ground, code, json!([7, 7])).await;
 }
 
-/// The history has the end of its one child once.
+/// Checks the output, and that the history records the end of the only child once.
 async fn ends_once(ground: Ground, code: Script, expected: Value) {
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), expected);
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::ChildCompleted), 1);
 }
 
-async fn a_child_is_in_one_group_twice(ground: Ground) {
+async fn a_group_can_join_the_same_child_twice(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.start_child::<Kid>(Say::Sleep(1_000, 7)).await?;
         flow.all((kid.join(), flow.activity(Double, 1), kid.join()))
@@ -141,24 +141,24 @@ async fn a_started_machine_is_joined(ground: Ground) {
     assert_eq!(result_of(&ground, code, ()).await, json!(3));
 }
 
-async fn a_started_child_that_nobody_joins_does_not_keep_its_workflow(ground: Ground) {
+async fn a_child_that_is_never_joined_does_not_keep_its_workflow_open(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.start_child::<Kid>(Say::Wait).await?;
         Ok(1)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!(1));
     assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal]);
 }
 
-async fn a_window_bounds_how_many_run_at_a_time(ground: Ground) {
+async fn a_window_bounds_how_many_children_run_at_a_time(ground: Ground) {
     let code = script(|flow, _| async move {
         let kids = (0..7).map(|_| flow.child::<Kid>(Say::Wait));
         flow.all(kids.collect::<Vec<_>>()).window(3).await
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let mut most = 0;
     for n in 0..7 {
         let kids = children(&harness, id).await;
@@ -169,7 +169,7 @@ async fn a_window_bounds_how_many_run_at_a_time(ground: Ground) {
         let ended = kids.iter().filter(|it| it.status == Status::Done).count();
         assert_eq!(running.len(), 3.min(7 - ended), "after {n}");
         most = most.max(running.len());
-        // In their order.
+        // Held children start in their order.
         let held = kids.iter().position(|it| it.held);
         assert!(
             held.is_none_or(|held| held == ended + 3),
@@ -183,7 +183,7 @@ async fn a_window_bounds_how_many_run_at_a_time(ground: Ground) {
     assert_eq!(results.as_array().unwrap().len(), 7);
 }
 
-/// Which of its children a window holds back.
+/// Returns for each child whether the window holds it.
 async fn held(harness: &outlast::testing::Harness, id: Scripted) -> Vec<bool> {
     let kids = children(harness, id).await;
     kids.iter().map(|it| it.held).collect()
@@ -194,13 +194,13 @@ async fn a_window_bounds_activities(ground: Ground) {
         let jobs = (0..4).map(|n| flow.activity(Double, n));
         flow.all(jobs.collect::<Vec<_>>()).window(2).await
     });
-    // Nobody runs them yet.
+    // No worker runs the activities yet.
     let mut harness = ground.runs_only(code.clone()).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(held(&harness, id).await, [false, false, true, true]);
     let mut harness = ground.runs(code).await;
-    let tally = harness.run().await;
-    assert_eq!((tally.done, tally.flows), (5, 0));
+    let report = harness.run().await;
+    assert_eq!((report.done, report.flows), (5, 0));
     assert_eq!(output(&get(&harness, id).await), json!([0, 2, 4, 6]));
 }
 
@@ -211,7 +211,7 @@ async fn a_window_bounds_a_group_under_a_timeout(ground: Ground) {
         Ok(group.window(1).timeout(HOUR).await?.is_none())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(held(&harness, id).await, [false, true, true]);
     harness.advance(HOUR).await;
     harness.run().await;
@@ -238,8 +238,8 @@ async fn a_window_bounds_the_children_of_a_mixed_group_and_nothing_else(ground: 
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
-    assert_eq!(log.times("here"), 1, "a step takes no place");
+    let id = begin_and_run(&mut harness, ()).await;
+    assert_eq!(log.times("here"), 1, "a step takes no place in the window");
     assert_eq!(held(&harness, id).await, [false, true, true, true]);
     let kids = children(&harness, id).await;
     go(&harness, kids[0].id, 10).await;
@@ -248,7 +248,7 @@ async fn a_window_bounds_the_children_of_a_mixed_group_and_nothing_else(ground: 
     go(&harness, kids[1].id, 20).await;
     harness.run().await;
     assert_eq!(statuses(&harness, id).await, [Status::Done; 4]);
-    // All that is left is the timer.
+    // Only the timer is left.
     harness.run_all().await;
     assert_eq!(
         output(&get(&harness, id).await),
@@ -256,7 +256,7 @@ async fn a_window_bounds_the_children_of_a_mixed_group_and_nothing_else(ground: 
     );
 }
 
-async fn cancel_rest_ends_those_that_a_window_holds_back_before_they_start(ground: Ground) {
+async fn cancel_rest_ends_held_children_before_they_start(ground: Ground) {
     for survives in [true, false] {
         let code = script(move |flow, _| async move {
             let broken = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
@@ -269,7 +269,7 @@ async fn cancel_rest_ends_those_that_a_window_holds_back_before_they_start(groun
             }
         });
         let mut harness = ground.runs(code).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let kids = children(&harness, id).await;
         go(&harness, kids[0].id, 1).await;
         harness.run().await;
@@ -280,7 +280,8 @@ async fn cancel_rest_ends_those_that_a_window_holds_back_before_they_start(groun
         let mut expected = [Status::Cancelled; 6];
         expected[0] = Status::Failed;
         assert_eq!(statuses(&harness, id).await, expected);
-        // The place of the one that failed is another's until the workflow has heard of it; the rest was held back.
+        // The third child takes the place of the failed one before the workflow sees the failure.
+        // The others stay held.
         for kid in &kids[3..] {
             let begun = history(&harness, kid.id, 1).await;
             assert!(begun.is_empty(), "survives: {survives}, {begun:?}");
@@ -289,13 +290,13 @@ async fn cancel_rest_ends_those_that_a_window_holds_back_before_they_start(groun
     }
 }
 
-async fn a_window_of_none_is_refused(ground: Ground) {
+async fn a_window_of_zero_is_refused(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = flow.all((flow.activity(Double, 1),)).window(0);
         Ok(group.await.unwrap_err().to_string())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let seen = output(&get(&harness, id).await);
     assert!(seen.as_str().unwrap().contains("window"), "{seen}");
     let history = history(&harness, id, 1).await;

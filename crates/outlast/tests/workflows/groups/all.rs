@@ -1,4 +1,4 @@
-//! Groups: their shapes, when they wake their workflow, and which failure is theirs.
+//! Groups: their shapes, when they wake their workflow, and which failure they return.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -8,35 +8,35 @@ use outlast::workflow::{OneOf2, Running};
 use std::sync::Arc;
 
 on_both_stores!(
-    results_come_in_the_very_shape_of_the_group,
+    results_have_the_shape_of_the_group,
     a_group_mixes_steps_activities_children_machines_timers_signals_and_groups,
     an_empty_group_is_complete,
     everything_in_a_group_is_scheduled_in_one_commit,
-    each_leaf_knows_its_path_of_groups,
+    each_call_records_its_path_of_groups,
     a_thousand_children_wake_their_parent_once,
     success_wakes_the_parent_only_when_the_outermost_group_is_complete,
     the_first_failure_wakes_the_parent_at_once,
-    a_failure_deep_inside_fails_the_outermost_group_at_once,
-    of_several_failures_the_one_recorded_first_is_chosen,
-    of_failures_at_one_moment_the_lower_leaf_is_chosen,
-    of_failures_met_after_a_step_the_one_recorded_first_is_chosen,
-    of_joined_failures_at_one_moment_the_lower_leaf_is_chosen,
-    the_choice_stays_over_reruns_and_later_failures,
+    a_failure_in_a_nested_group_fails_the_outermost_group_at_once,
+    a_group_fails_with_the_failure_that_was_recorded_first,
+    a_group_fails_with_its_first_call_when_failures_are_simultaneous,
+    a_group_with_a_step_fails_with_the_failure_that_was_recorded_first,
+    a_group_of_joins_fails_with_its_first_call_when_failures_are_simultaneous,
+    the_chosen_failure_stays_the_same_on_replay_and_after_later_failures,
     the_siblings_of_a_failure_go_on,
-    the_ends_of_siblings_wake_nobody_once_the_group_has_failed,
-    the_ends_of_siblings_do_not_count_for_the_group_that_is_waited_for_next,
+    ends_of_siblings_do_not_wake_the_parent_of_a_failed_group,
+    ends_of_siblings_of_a_failed_group_do_not_count_for_the_next_group,
     a_thousand_workflows_wake_their_parent_once,
     a_thousand_children_in_a_window_wake_their_parent_once,
     many_children_beside_a_timer_or_a_signal_wake_their_parent_once,
     cancel_rest_cancels_the_siblings_of_a_failure,
     cancel_rest_cancels_the_siblings_of_a_failure_that_ends_the_workflow,
-    cancel_rest_cancels_once_over_a_crash,
+    cancel_rest_cancels_once_despite_a_crash,
     cancel_rest_leaves_a_complete_group_alone,
     a_group_inside_another_cannot_have_a_window,
-    a_group_inside_another_cancels_the_rest_of_its_own,
+    cancel_rest_of_an_inner_group_cancels_only_its_own_children,
 );
 
-async fn results_come_in_the_very_shape_of_the_group(ground: Ground) {
+async fn results_have_the_shape_of_the_group(ground: Ground) {
     let code = script(|flow, _| async move {
         let double = |n| flow.activity(Double, n);
         let flat = flow.all((double(1), double(2))).await?;
@@ -97,7 +97,7 @@ async fn a_group_mixes_steps_activities_children_machines_timers_signals_and_gro
         Ok((a, b, c, d, f, g, h))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     go(&harness, id.get(), 6).await;
     let machine = get(&harness, Turnstile::key("turnstile")).await.id;
     go(&harness, machine, 40).await;
@@ -118,7 +118,7 @@ async fn an_empty_group_is_complete(ground: Ground) {
         Ok((none, nested.0))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!([[], []]));
     let expected = [
         "run_started",
@@ -127,7 +127,7 @@ async fn an_empty_group_is_complete(ground: Ground) {
         "group_resolved 3",
         "run_completed",
     ];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(history_words(&harness, id).await, expected);
 }
 
 async fn everything_in_a_group_is_scheduled_in_one_commit(ground: Ground) {
@@ -144,8 +144,8 @@ async fn everything_in_a_group_is_scheduled_in_one_commit(ground: Ground) {
     });
     let mut harness = ground.runs_only(code).await;
     let id = begin(&harness, ()).await;
-    let tally = harness.run().await;
-    assert_eq!(tally.flows, 1, "one commit schedules and parks");
+    let report = harness.run().await;
+    assert_eq!(report.flows, 1, "one commit schedules and parks");
     let expected = [
         "run_started",
         "activity_scheduled 2 double",
@@ -157,13 +157,13 @@ async fn everything_in_a_group_is_scheduled_in_one_commit(ground: Ground) {
         "timer_scheduled 8",
         "signal_awaited 9 go",
     ];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(history_words(&harness, id).await, expected);
     let rounds: Vec<_> = children(&harness, id).await;
     assert!(rounds.iter().all(|child| child.round == 1));
     assert_eq!(rounds.len(), 6);
 }
 
-async fn each_leaf_knows_its_path_of_groups(ground: Ground) {
+async fn each_call_records_its_path_of_groups(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.all((
             flow.activity(Double, 1),
@@ -177,7 +177,7 @@ async fn each_leaf_knows_its_path_of_groups(ground: Ground) {
         Ok(())
     });
     let mut harness = ground.runs_only(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let history = history(&harness, id, 1).await;
     let places: Vec<Value> = history[1..]
         .iter()
@@ -200,10 +200,10 @@ async fn a_thousand_children_wake_their_parent_once(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    let tally = harness.run().await;
+    let report = harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(999_000));
-    assert_eq!(tally.done, 1_001);
-    assert_eq!(tally.flows, 1, "the park, and then the end");
+    assert_eq!(report.done, 1_001);
+    assert_eq!(report.flows, 1, "the park, and then the end");
 }
 
 async fn a_thousand_workflows_wake_their_parent_once(ground: Ground) {
@@ -214,9 +214,9 @@ async fn a_thousand_workflows_wake_their_parent_once(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    let tally = harness.run().await;
+    let report = harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(499_500));
-    assert_eq!((tally.done, tally.flows), (1_001, 1));
+    assert_eq!((report.done, report.flows), (1_001, 1));
 }
 
 async fn a_thousand_children_in_a_window_wake_their_parent_once(ground: Ground) {
@@ -229,10 +229,10 @@ async fn a_thousand_children_in_a_window_wake_their_parent_once(ground: Ground) 
     });
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    let tally = harness.run().await;
+    let report = harness.run().await;
     let seen = output(&get(&harness, id).await);
     assert_eq!(seen, json!([249_500, 124_750]));
-    assert_eq!((tally.done, tally.flows), (1_001, 1));
+    assert_eq!((report.done, report.flows), (1_001, 1));
 }
 
 async fn many_children_beside_a_timer_or_a_signal_wake_their_parent_once(ground: Ground) {
@@ -255,9 +255,9 @@ async fn many_children_beside_a_timer_or_a_signal_wake_their_parent_once(ground:
         });
         let mut harness = ground.runs(code).await;
         let id = begin(&harness, ()).await;
-        let tally = harness.run().await;
+        let report = harness.run().await;
         assert_eq!(output(&get(&harness, id).await), json!(true), "{beside}");
-        assert_eq!(tally.flows, 1, "{beside}");
+        assert_eq!(report.flows, 1, "{beside}");
     }
 }
 
@@ -267,21 +267,21 @@ async fn success_wakes_the_parent_only_when_the_outermost_group_is_complete(grou
         flow.all((flow.all((kid(), kid())), kid())).await
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kids = children(&harness, id).await;
     for kid in &kids[..2] {
         go(&harness, kid.id, 1).await;
     }
-    let tally = harness.run().await;
-    assert_eq!(tally.done, 2, "the inner group is complete");
-    assert_eq!(tally.flows, 0, "and nobody was woken by that");
+    let report = harness.run().await;
+    assert_eq!(report.done, 2, "the inner group is complete");
+    assert_eq!(report.flows, 0, "the inner group does not wake the parent");
     harness.expect(id).await.awaits_children();
     go(&harness, kids[2].id, 2).await;
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([[1, 1], 2]));
 }
 
-/// Two children that wait, and one that fails when it is told to.
+/// A workflow with a group of two children that wait and one that fails on [`Go`].
 fn catches_a_failure() -> Script {
     script(|flow, _| async move {
         let group = flow.all((
@@ -300,10 +300,11 @@ fn catches_a_failure() -> Script {
     })
 }
 
-/// The second has, and the workflow has heard of it; and the three.
+/// Runs that workflow until the second child has failed and the group with it. Returns the three
+/// children too.
 async fn one_of_three_has_failed(ground: &Ground) -> (Harness, Scripted, Vec<outlast::Child>) {
     let mut harness = ground.runs(catches_a_failure()).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kids = children(&harness, id).await;
     go(&harness, kids[1].id, 1).await;
     harness.run().await;
@@ -314,23 +315,24 @@ async fn the_first_failure_wakes_the_parent_at_once(ground: Ground) {
     let (harness, id, _) = one_of_three_has_failed(&ground).await;
     harness.expect(id).await.awaits(["halt"]);
     let history = history(&harness, id, 1).await;
-    let resolved = the(&history, EventKind::GroupResolved);
+    let resolved = only_event(&history, EventKind::GroupResolved);
     assert_eq!(data(resolved)["failed"], 3);
 }
 
-async fn a_failure_deep_inside_fails_the_outermost_group_at_once(ground: Ground) {
+async fn a_failure_in_a_nested_group_fails_the_outermost_group_at_once(ground: Ground) {
     let code = script(|flow, _| async move {
         let deep = flow.all(vec![flow.all([flow.activity(Fails, "deep".into())])]);
         let group = flow.all((flow.child::<Kid>(Say::Wait), deep));
         Ok(group.await.unwrap_err().to_string())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let seen = output(&get(&harness, id).await);
     assert!(seen.as_str().unwrap().contains("deep"), "{seen}");
 }
 
-/// Fails after so many milliseconds each; ends with the failure and the call of it.
+/// A workflow with a group of children that fail after these milliseconds. It returns the failure
+/// of the group and its call.
 fn fails_after(pauses: &'static [u64]) -> Script {
     script(move |flow, _| async move {
         let kids = pauses.iter().enumerate();
@@ -343,11 +345,11 @@ fn fails_after(pauses: &'static [u64]) -> Script {
     })
 }
 
-async fn of_several_failures_the_one_recorded_first_is_chosen(ground: Ground) {
+async fn a_group_fails_with_the_failure_that_was_recorded_first(ground: Ground) {
     let code = fails_after(&[30, 10, 20]);
     let mut harness = ground.runs(code.clone()).await;
-    let id = ran(&mut harness, ()).await;
-    // Who runs the parent is away until all of them have failed.
+    let id = begin_and_run(&mut harness, ()).await;
+    // The worker of the parent is away until all children have failed.
     let mut others = ground.runs_children().await;
     others.run_all().await;
     assert_eq!(statuses(&others, id).await, [Status::Failed; 3]);
@@ -356,9 +358,9 @@ async fn of_several_failures_the_one_recorded_first_is_chosen(ground: Ground) {
     assert_eq!(seen, json!([3, "kid failed: number 1"]));
 }
 
-async fn of_failures_at_one_moment_the_lower_leaf_is_chosen(ground: Ground) {
+async fn a_group_fails_with_its_first_call_when_failures_are_simultaneous(ground: Ground) {
     let mut harness = ground.runs(fails_after(&[30, 10, 10])).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let mut others = ground.runs_children().await;
     others.run_all().await;
     harness.run_all().await;
@@ -366,7 +368,7 @@ async fn of_failures_at_one_moment_the_lower_leaf_is_chosen(ground: Ground) {
     assert_eq!(seen, json!([3, "kid failed: number 1"]));
 }
 
-async fn of_failures_met_after_a_step_the_one_recorded_first_is_chosen(ground: Ground) {
+async fn a_group_with_a_step_fails_with_the_failure_that_was_recorded_first(ground: Ground) {
     let others = Arc::new(tokio::sync::Mutex::new(ground.runs_children().await));
     let code = script(move |flow, _| {
         let others = others.clone();
@@ -383,11 +385,11 @@ async fn of_failures_met_after_a_step_the_one_recorded_first_is_chosen(ground: G
         }
     });
     let mut harness = ground.runs_only(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), "kid failed: earlier");
 }
 
-async fn of_joined_failures_at_one_moment_the_lower_leaf_is_chosen(ground: Ground) {
+async fn a_group_of_joins_fails_with_its_first_call_when_failures_are_simultaneous(ground: Ground) {
     let code = script(|flow, _| async move {
         let first = flow
             .start_child::<Kid>(Say::SleepThenFail(5, "older".into()))
@@ -399,7 +401,7 @@ async fn of_joined_failures_at_one_moment_the_lower_leaf_is_chosen(ground: Groun
         Ok(error.to_string())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let mut others = ground.runs_children().await;
     others.run_all().await;
     harness.run_all().await;
@@ -407,18 +409,18 @@ async fn of_joined_failures_at_one_moment_the_lower_leaf_is_chosen(ground: Groun
     assert_eq!(seen, "kid failed: younger");
 }
 
-async fn the_choice_stays_over_reruns_and_later_failures(ground: Ground) {
+async fn the_chosen_failure_stays_the_same_on_replay_and_after_later_failures(ground: Ground) {
     let mut harness = ground.runs(fails_after(&[30, 10, 20])).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.advance(Duration::from_millis(10)).await;
     harness.run().await;
-    let resolved = |events: &[outlast::Event]| data(the(events, EventKind::GroupResolved));
+    let resolved = |events: &[outlast::Event]| data(only_event(events, EventKind::GroupResolved));
     let before = resolved(&history(&harness, id, 1).await);
     assert_eq!(before["failed"], 3);
     harness.advance(Duration::from_millis(20)).await;
     harness.run().await;
     assert_eq!(statuses(&harness, id).await, [Status::Failed; 3]);
-    // It is run again from the start, on a worker that dies once more.
+    // The code replays on a worker that crashes once.
     harness.crash::<Running<Script>>("run", Point::BeforeCommit);
     harness.run_all().await;
     let seen = output(&get(&harness, id).await);
@@ -437,18 +439,18 @@ async fn the_siblings_of_a_failure_go_on(ground: Ground) {
     assert_eq!(statuses(&harness, id).await, expected);
 }
 
-async fn the_ends_of_siblings_wake_nobody_once_the_group_has_failed(ground: Ground) {
+async fn ends_of_siblings_do_not_wake_the_parent_of_a_failed_group(ground: Ground) {
     let (mut harness, id, kids) = one_of_three_has_failed(&ground).await;
     harness.expect(id).await.awaits(["halt"]);
     let before = history(&harness, id, 1).await;
-    // One ends well and one badly.
+    // One sibling is done and one is terminated.
     go(&harness, kids[0].id, 1).await;
     harness
         .terminate(kids[2].id, Note::by("ada"))
         .await
         .unwrap();
-    let tally = harness.run().await;
-    assert_eq!((tally.done, tally.steps), (1, 1), "the sibling's own end");
+    let report = harness.run().await;
+    assert_eq!((report.done, report.steps), (1, 1), "the sibling's own end");
     harness.expect(id).await.awaits(["halt"]);
     assert_eq!(history(&harness, id, 1).await, before);
     harness.signal(id, Halt(0)).await.unwrap();
@@ -456,7 +458,7 @@ async fn the_ends_of_siblings_wake_nobody_once_the_group_has_failed(ground: Grou
     assert_eq!(output(&get(&harness, id).await), "kid failed: broken");
 }
 
-async fn the_ends_of_siblings_do_not_count_for_the_group_that_is_waited_for_next(ground: Ground) {
+async fn ends_of_siblings_of_a_failed_group_do_not_count_for_the_next_group(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = || flow.child::<Kid>(Say::Wait);
         let broken = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
@@ -464,7 +466,7 @@ async fn the_ends_of_siblings_do_not_count_for_the_group_that_is_waited_for_next
         Ok((failed, flow.all((kid(), kid())).await?))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let siblings = children(&harness, id).await;
     go(&harness, siblings[1].id, 1).await;
     harness.run().await;
@@ -473,18 +475,18 @@ async fn the_ends_of_siblings_do_not_count_for_the_group_that_is_waited_for_next
     for sibling in [&siblings[0], &siblings[2]] {
         go(&harness, sibling.id, 1).await;
     }
-    let tally = harness.run().await;
-    assert_eq!((tally.done, tally.flows), (2, 0));
+    let report = harness.run().await;
+    assert_eq!((report.done, report.flows), (2, 0));
     harness.expect(id).await.awaits_children();
     go(&harness, kids[0].id, 2).await;
-    let tally = harness.run().await;
-    assert_eq!((tally.done, tally.flows), (1, 0));
+    let report = harness.run().await;
+    assert_eq!((report.done, report.flows), (1, 0));
     go(&harness, kids[1].id, 3).await;
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([true, [2, 3]]));
 }
 
-/// A group with `cancel_rest`; ends with its failure, or survives it.
+/// A workflow with a group with `cancel_rest`. It fails with the group, or catches the failure.
 fn cancels_rest(survives: bool) -> Script {
     script(move |flow, _| async move {
         let group = flow.all((
@@ -503,22 +505,25 @@ fn cancels_rest(survives: bool) -> Script {
 
 async fn cancel_rest_cancels_the_siblings_of_a_failure(ground: Ground) {
     let mut harness = ground.runs(cancels_rest(true)).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kids = children(&harness, id).await;
     go(&harness, kids[1].id, 1).await;
     harness.run().await;
     let expected = [Status::Cancelled, Status::Failed, Status::Cancelled];
     assert_eq!(statuses(&harness, id).await, expected);
     harness.expect(id).await.awaits(["halt"]);
-    let told = told(&harness, id).await;
-    let cancels = told.iter().filter(|it| it.starts_with("child_told"));
+    let events = history_words(&harness, id).await;
+    let cancels = events.iter().filter(|it| it.starts_with("child_messaged"));
     let cancels: Vec<_> = cancels.collect();
-    assert_eq!(cancels, ["child_told 2 cancel", "child_told 4 cancel"]);
+    assert_eq!(
+        cancels,
+        ["child_messaged 2 cancel", "child_messaged 4 cancel"]
+    );
 }
 
 async fn cancel_rest_cancels_the_siblings_of_a_failure_that_ends_the_workflow(ground: Ground) {
     let mut harness = ground.runs(cancels_rest(false)).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kids = children(&harness, id).await;
     go(&harness, kids[1].id, 1).await;
     harness.run().await;
@@ -530,20 +535,20 @@ async fn cancel_rest_cancels_the_siblings_of_a_failure_that_ends_the_workflow(gr
     assert_eq!(history.last().unwrap().kind, EventKind::RunFailed);
 }
 
-async fn cancel_rest_cancels_once_over_a_crash(ground: Ground) {
+async fn cancel_rest_cancels_once_despite_a_crash(ground: Ground) {
     for survives in [true, false] {
         let mut harness = ground.runs(cancels_rest(survives)).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let kids = children(&harness, id).await;
         go(&harness, kids[1].id, 1).await;
-        // The choice is written; what follows from it is not.
+        // The chosen failure is written, but not what follows from it.
         harness.crash::<Running<Script>>("run", Point::AfterCommit);
-        let tally = harness.run().await;
-        assert_eq!(tally.crashes, 1);
+        let report = harness.run().await;
+        assert_eq!(report.crashes, 1);
         let expected = [Status::Cancelled, Status::Failed, Status::Cancelled];
         assert_eq!(statuses(&harness, id).await, expected);
         let history = history(&harness, id, 1).await;
-        assert_eq!(count(&history, EventKind::ChildTold), 2);
+        assert_eq!(count(&history, EventKind::ChildMessaged), 2);
         assert_eq!(count(&history, EventKind::GroupResolved), 1);
     }
 }
@@ -557,10 +562,10 @@ async fn cancel_rest_leaves_a_complete_group_alone(ground: Ground) {
         Ok(bystander.child().status().is_none())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!(true));
     let history = history(&harness, id, 1).await;
-    assert_eq!(count(&history, EventKind::ChildTold), 0);
+    assert_eq!(count(&history, EventKind::ChildMessaged), 0);
 }
 
 async fn a_group_inside_another_cannot_have_a_window(ground: Ground) {
@@ -577,7 +582,7 @@ async fn a_group_inside_another_cannot_have_a_window(ground: Ground) {
     assert!(seen[1].as_str().unwrap().contains("outermost"), "{seen}");
 }
 
-async fn a_group_inside_another_cancels_the_rest_of_its_own(ground: Ground) {
+async fn cancel_rest_of_an_inner_group_cancels_only_its_own_children(ground: Ground) {
     let code = script(|flow, _| async move {
         let inner = (flow.child::<Kid>(Say::Wait), flow.child::<Kid>(Say::Wait));
         let failed = flow
@@ -590,7 +595,7 @@ async fn a_group_inside_another_cancels_the_rest_of_its_own(ground: Ground) {
         Ok(failed.is_err())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!(true));
     let (ended, lives) = (Status::Cancelled, Status::AwaitingSignal);
     let expected = [ended, ended, lives, Status::Failed];

@@ -1,4 +1,5 @@
-//! A workflow that waits in a group or a selection, and a build whose code has another one in its place.
+//! Workflows that wait in a group or a selection, and builds whose code has another one in its
+//! place.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -7,37 +8,38 @@ use outlast::testing::{Harness, ReplayError, replay_with};
 use outlast::workflow::{BLOCKED, Call, Child};
 
 on_both_stores!(
-    an_open_group_of_children_blocks_code_with_another_one,
-    an_open_group_of_started_children_blocks_code_with_another_one,
-    an_open_group_of_signals_and_timers_blocks_code_with_another_one,
-    an_open_group_of_steps_and_signals_to_children_blocks_code_with_another_one,
-    a_child_that_is_awaited_is_not_one_that_was_started,
-    both_sides_of_an_open_group_are_named,
-    both_sides_of_an_open_group_of_started_children_are_named,
-    an_open_group_in_another_notation_is_the_same,
-    a_group_that_an_earlier_build_has_recorded_goes_on,
-    a_group_that_an_earlier_build_has_let_grow_goes_on,
+    code_that_changes_an_open_group_of_children_is_blocked,
+    code_that_changes_an_open_group_of_started_children_is_blocked,
+    code_that_changes_an_open_group_of_signals_and_timers_is_blocked,
+    code_that_changes_an_open_group_of_steps_and_signals_to_children_is_blocked,
+    code_that_changes_an_awaited_child_into_a_started_one_is_blocked,
+    the_error_of_a_changed_open_group_names_both_sides,
+    the_error_of_a_changed_group_of_started_children_names_both_sides,
+    an_open_group_in_an_equivalent_notation_goes_on,
+    a_history_of_an_earlier_build_without_group_members_replays,
+    a_history_of_an_earlier_build_with_a_grown_group_replays,
 );
 
-type Forms = Vec<(&'static str, Script)>;
+type Variants = Vec<(&'static str, Script)>;
 
-/// Runs every form to where it waits, and holds every other one against that.
-async fn each_blocks_the_others(ground: &Ground, forms: Forms) {
-    for (was, old) in &forms {
-        for (is, new) in forms.iter().filter(|(is, _)| is != was) {
+/// Parks a workflow with each variant of the code. Checks that each other variant is blocked.
+async fn each_blocks_the_others(ground: &Ground, variants: Variants) {
+    for (was, old) in &variants {
+        for (is, new) in variants.iter().filter(|(is, _)| is != was) {
             blocks(ground, (was, old), (is, new)).await;
         }
     }
 }
 
-/// A build with `new` neither starts nor writes anything but the block, and a build with `old` goes on afterwards.
+/// Checks that a build with `new` writes only the block, and that a build with `old` goes on after
+/// it.
 async fn blocks(ground: &Ground, (was, old): (&str, &Script), (is, new): (&str, &Script)) {
     let pair = format!("{was} became {is}");
     let mut before = ground.runs(old.clone()).await;
-    let id = ran(&mut before, ()).await;
+    let id = begin_and_run(&mut before, ()).await;
     let recorded = history(&before, id, 1).await;
     let kids = children(&before, id).await.len();
-    holds_against(&before, id, (old, new), &pair).await;
+    replays_only_its_own_code(&before, id, (old, new), &pair).await;
     wake(ground, &before, id).await;
 
     let mut after = ground.runs(new.clone()).await;
@@ -61,17 +63,22 @@ async fn blocks(ground: &Ground, (was, old): (&str, &Script), (is, new): (&str, 
     assert_eq!(row.status, Status::Done, "{pair} and back: {error}");
 }
 
-/// The exported history fits the code that wrote it, and no other.
-async fn holds_against(client: &Client, id: Scripted, (old, new): (&Script, &Script), pair: &str) {
+/// Checks that the exported history fits the code that wrote it, and not the other.
+async fn replays_only_its_own_code(
+    client: &Client,
+    id: Scripted,
+    (old, new): (&Script, &Script),
+    pair: &str,
+) {
     let exported = client.export(id, None).await.unwrap().unwrap();
     let exported = serde_json::to_string(&exported).unwrap();
     replay_with(old.clone(), &exported).unwrap();
     let differs = replay_with(new.clone(), &exported);
-    let is_held = matches!(differs, Err(ReplayError::Differs { .. }));
-    assert!(is_held, "{pair}: {differs:?}");
+    let is_refused = matches!(differs, Err(ReplayError::Differs { .. }));
+    assert!(is_refused, "{pair}: {differs:?}");
 }
 
-/// Whatever a form waits for comes.
+/// Delivers everything that a variant may wait for.
 async fn wake(ground: &Ground, harness: &Harness, id: Scripted) {
     harness.signal(id, Go(1)).await.unwrap();
     harness.signal(id, Halt(1)).await.unwrap();
@@ -87,8 +94,8 @@ fn kid(flow: &Flow) -> Call<'static, u64, Child> {
     flow.child::<Kid>(Say::Wait)
 }
 
-/// A form that comes to nothing, in the end.
-macro_rules! form {
+/// Makes a variant of the code that returns nothing.
+macro_rules! variant {
     (|$flow:ident| $code:expr) => {
         script(|$flow, _| async move {
             $code.await?;
@@ -97,52 +104,55 @@ macro_rules! form {
     };
 }
 
-async fn an_open_group_of_children_blocks_code_with_another_one(ground: Ground) {
-    let forms: Forms = vec![
-        ("all of 2", form!(|flow| flow.all((kid(&flow), kid(&flow))))),
+async fn code_that_changes_an_open_group_of_children_is_blocked(ground: Ground) {
+    let variants: Variants = vec![
+        (
+            "all of 2",
+            variant!(|flow| flow.all((kid(&flow), kid(&flow)))),
+        ),
         (
             "all of 3",
-            form!(|flow| flow.all((kid(&flow), kid(&flow), kid(&flow)))),
+            variant!(|flow| flow.all((kid(&flow), kid(&flow), kid(&flow)))),
         ),
         (
             "select of 2",
-            form!(|flow| flow.select((kid(&flow), kid(&flow)))),
+            variant!(|flow| flow.select((kid(&flow), kid(&flow)))),
         ),
         (
             "select of 3",
-            form!(|flow| flow.select((kid(&flow), kid(&flow), kid(&flow)))),
+            variant!(|flow| flow.select((kid(&flow), kid(&flow), kid(&flow)))),
         ),
         (
             "2 within 1",
-            form!(|flow| flow.all((flow.all((kid(&flow), kid(&flow))),))),
+            variant!(|flow| flow.all((flow.all((kid(&flow), kid(&flow))),))),
         ),
         (
             "1 and 1 within",
-            form!(|flow| flow.all((kid(&flow), flow.all((kid(&flow),))))),
+            variant!(|flow| flow.all((kid(&flow), flow.all((kid(&flow),))))),
         ),
         (
             "1 within and 1",
-            form!(|flow| flow.all((flow.all((kid(&flow),)), kid(&flow)))),
+            variant!(|flow| flow.all((flow.all((kid(&flow),)), kid(&flow)))),
         ),
         (
             "2 before 1",
-            form!(|flow| flow.select((vec![kid(&flow), kid(&flow)], kid(&flow)))),
+            variant!(|flow| flow.select((vec![kid(&flow), kid(&flow)], kid(&flow)))),
         ),
         (
             "1 before 2",
-            form!(|flow| flow.select((kid(&flow), vec![kid(&flow), kid(&flow)]))),
+            variant!(|flow| flow.select((kid(&flow), vec![kid(&flow), kid(&flow)]))),
         ),
         (
             "none",
-            form!(|flow| async {
+            variant!(|flow| async {
                 futures_util::try_join!(kid(&flow).into_future(), kid(&flow).into_future())
             }),
         ),
     ];
-    each_blocks_the_others(&ground, forms).await;
+    each_blocks_the_others(&ground, variants).await;
 }
 
-async fn an_open_group_of_started_children_blocks_code_with_another_one(ground: Ground) {
+async fn code_that_changes_an_open_group_of_started_children_is_blocked(ground: Ground) {
     macro_rules! started {
         (|$flow:ident, $a:ident, $b:ident, $c:ident| $code:expr) => {
             script(|$flow, _| async move {
@@ -150,13 +160,13 @@ async fn an_open_group_of_started_children_blocks_code_with_another_one(ground: 
                 let $b = kid(&$flow).start().await?;
                 let $c = kid(&$flow).start().await?;
                 $code.await?;
-                // Each of them is used in each form.
+                // Each variant uses each of the children.
                 let _ = (&$a, &$b, &$c);
                 Ok(())
             })
         };
     }
-    let forms: Forms = vec![
+    let variants: Variants = vec![
         (
             "all of a, b",
             started!(|flow, a, b, c| flow.all((a.join(), b.join()))),
@@ -198,43 +208,46 @@ async fn an_open_group_of_started_children_blocks_code_with_another_one(ground: 
             started!(|flow, a, b, c| flow.select((b.join(), a.join(), flow.sleep(HOUR)))),
         ),
     ];
-    each_blocks_the_others(&ground, forms).await;
+    each_blocks_the_others(&ground, variants).await;
 }
 
-async fn an_open_group_of_signals_and_timers_blocks_code_with_another_one(ground: Ground) {
-    let forms: Forms = vec![
+async fn code_that_changes_an_open_group_of_signals_and_timers_is_blocked(ground: Ground) {
+    let variants: Variants = vec![
         (
             "all",
-            form!(|flow| flow.all((flow.signal::<Go>(), flow.signal::<Halt>()))),
+            variant!(|flow| flow.all((flow.signal::<Go>(), flow.signal::<Halt>()))),
         ),
         (
             "select",
-            form!(|flow| flow.select((flow.signal::<Go>(), flow.signal::<Halt>()))),
+            variant!(|flow| flow.select((flow.signal::<Go>(), flow.signal::<Halt>()))),
         ),
         (
             "another order",
-            form!(|flow| flow.select((flow.signal::<Halt>(), flow.signal::<Go>()))),
+            variant!(|flow| flow.select((flow.signal::<Halt>(), flow.signal::<Go>()))),
         ),
-        ("a timeout", form!(|flow| flow.signal::<Go>().timeout(HOUR))),
+        (
+            "a timeout",
+            variant!(|flow| flow.signal::<Go>().timeout(HOUR)),
+        ),
         (
             "a timer more",
-            form!(|flow| {
+            variant!(|flow| {
                 let signals = (flow.signal::<Go>(), flow.signal::<Halt>());
                 flow.select((signals.0, signals.1, flow.sleep(HOUR)))
             }),
         ),
-        ("a timer", form!(|flow| flow.sleep(HOUR))),
+        ("a timer", variant!(|flow| flow.sleep(HOUR))),
         (
             "a timer alone in a group",
-            form!(|flow| flow.all((flow.sleep(HOUR),))),
+            variant!(|flow| flow.all((flow.sleep(HOUR),))),
         ),
-        ("a signal", form!(|flow| flow.signal::<Go>())),
+        ("a signal", variant!(|flow| flow.signal::<Go>())),
     ];
-    each_blocks_the_others(&ground, forms).await;
+    each_blocks_the_others(&ground, variants).await;
 }
 
-/// Steps and signals to children have come to their answers when the rest of their group is waited for.
-async fn an_open_group_of_steps_and_signals_to_children_blocks_code_with_another_one(
+/// Steps and signals to children are complete while the rest of their group is awaited.
+async fn code_that_changes_an_open_group_of_steps_and_signals_to_children_is_blocked(
     ground: Ground,
 ) {
     macro_rules! beside {
@@ -246,7 +259,7 @@ async fn an_open_group_of_steps_and_signals_to_children_blocks_code_with_another
             })
         };
     }
-    let forms: Forms = vec![
+    let variants: Variants = vec![
         (
             "a step",
             beside!(|flow, a| flow.all((number(&flow, "one", 1), a.join()))),
@@ -268,17 +281,17 @@ async fn an_open_group_of_steps_and_signals_to_children_blocks_code_with_another
         (
             "two signals",
             beside!(|flow, a| {
-                let told = (a.child().signal(Halt(1)), a.child().signal(Halt(2)));
-                flow.all((told.0, told.1, a.join()))
+                let signals = (a.child().signal(Halt(1)), a.child().signal(Halt(2)));
+                flow.all((signals.0, signals.1, a.join()))
             }),
         ),
     ];
-    each_blocks_the_others(&ground, forms).await;
+    each_blocks_the_others(&ground, variants).await;
 }
 
-async fn a_child_that_is_awaited_is_not_one_that_was_started(ground: Ground) {
-    let forms: Forms = vec![
-        ("awaited", form!(|flow| kid(&flow))),
+async fn code_that_changes_an_awaited_child_into_a_started_one_is_blocked(ground: Ground) {
+    let variants: Variants = vec![
+        ("awaited", variant!(|flow| kid(&flow))),
         (
             "started",
             script(|flow, _| async move {
@@ -288,13 +301,13 @@ async fn a_child_that_is_awaited_is_not_one_that_was_started(ground: Ground) {
             }),
         ),
     ];
-    each_blocks_the_others(&ground, forms).await;
+    each_blocks_the_others(&ground, variants).await;
 }
 
-/// What the history says of a group of this form, and the code of that one.
+/// Returns how the error names the history of `old` and the code of `new`.
 async fn sides(ground: &Ground, old: Script, new: Script) -> (String, String) {
     let mut harness = ground.runs(old).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     match replay_with(new, &exported(&harness, id).await.to_string()) {
         Err(ReplayError::Differs { expected, found }) => (expected, found),
         other => panic!("it differs, and the answer is {other:?}"),
@@ -306,9 +319,9 @@ async fn exported(client: &Client, id: Scripted) -> Value {
     serde_json::to_value(&exported).unwrap()
 }
 
-async fn both_sides_of_an_open_group_are_named(ground: Ground) {
-    let two = form!(|flow| flow.all((kid(&flow), kid(&flow))));
-    let three = form!(|flow| flow.select((kid(&flow), kid(&flow), kid(&flow))));
+async fn the_error_of_a_changed_open_group_names_both_sides(ground: Ground) {
+    let two = variant!(|flow| flow.all((kid(&flow), kid(&flow))));
+    let three = variant!(|flow| flow.select((kid(&flow), kid(&flow), kid(&flow))));
     let (expected, found) = sides(&ground, two, three).await;
     let event = "event 2: child_scheduled \"kid\" of call 2";
     assert_eq!(
@@ -319,7 +332,7 @@ async fn both_sides_of_an_open_group_are_named(ground: Ground) {
     assert_eq!(found, format!("call 2: child \"kid\", {place}"));
 }
 
-async fn both_sides_of_an_open_group_of_started_children_are_named(ground: Ground) {
+async fn the_error_of_a_changed_group_of_started_children_names_both_sides(ground: Ground) {
     let joined = |more: bool| {
         script(move |flow, _| async move {
             let first = kid(&flow).start().await?;
@@ -338,14 +351,14 @@ async fn both_sides_of_an_open_group_of_started_children_are_named(ground: Groun
     assert_eq!(found, "call 3: all of 2, calls 1-2");
 }
 
-async fn an_open_group_in_another_notation_is_the_same(ground: Ground) {
-    let tuple = form!(|flow| flow.all((kid(&flow), kid(&flow))));
-    let vector = form!(|flow| flow.all(vec![kid(&flow), kid(&flow)]).window(2));
-    let within = form!(|flow| flow.select((kid(&flow), flow.sleep(HOUR))));
-    let timeout = form!(|flow| kid(&flow).timeout(HOUR).cancel_rest());
+async fn an_open_group_in_an_equivalent_notation_goes_on(ground: Ground) {
+    let tuple = variant!(|flow| flow.all((kid(&flow), kid(&flow))));
+    let vector = variant!(|flow| flow.all(vec![kid(&flow), kid(&flow)]).window(2));
+    let within = variant!(|flow| flow.select((kid(&flow), flow.sleep(HOUR))));
+    let timeout = variant!(|flow| kid(&flow).timeout(HOUR).cancel_rest());
     for (old, new) in [(tuple, vector), (within, timeout)] {
         let mut harness = ground.runs(old).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let exported = exported(&harness, id).await;
         replay_with(new.clone(), &exported.to_string()).unwrap();
         wake(&ground, &harness, id).await;
@@ -355,8 +368,8 @@ async fn an_open_group_in_another_notation_is_the_same(ground: Ground) {
     }
 }
 
-/// Histories have recorded neither the members of selections nor groups of started children.
-async fn a_group_that_an_earlier_build_has_recorded_goes_on(ground: Ground) {
+/// Earlier builds recorded neither members of selections nor groups of started children.
+async fn a_history_of_an_earlier_build_without_group_members_replays(ground: Ground) {
     let code = script(|flow, _| async move {
         let first = kid(&flow).start().await?;
         kid(&flow).start().await?;
@@ -365,7 +378,7 @@ async fn a_group_that_an_earlier_build_has_recorded_goes_on(ground: Ground) {
         Ok(())
     });
     let mut harness = ground.runs(code.clone()).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let mut history = exported(&harness, id).await;
     let events = history["events"].as_array_mut().unwrap();
     let with_all = events.len();
@@ -382,7 +395,7 @@ async fn a_group_that_an_earlier_build_has_recorded_goes_on(ground: Ground) {
     replay_with(code, &history.to_string()).unwrap();
 }
 
-async fn a_group_that_an_earlier_build_has_let_grow_goes_on(ground: Ground) {
+async fn a_history_of_an_earlier_build_with_a_grown_group_replays(ground: Ground) {
     let of = |size: u64| {
         script(move |flow, _| async move {
             flow.all((0..size).map(|_| kid(&flow)).collect::<Vec<_>>())
@@ -391,7 +404,7 @@ async fn a_group_that_an_earlier_build_has_let_grow_goes_on(ground: Ground) {
         })
     };
     let mut harness = ground.runs(of(3)).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let mut history = exported(&harness, id).await;
     for event in &mut history["events"].as_array_mut().unwrap()[1..3] {
         event["data"]["group"]["size"] = json!(2);

@@ -1,5 +1,6 @@
-//! Code between durable calls may put them together with any combinator that does no I/O: whatever that polls and
-//! drops, the code comes to the same alone, after a death at any commit, and against its history.
+//! Code may combine durable calls with any combinator that does no I/O. Whatever the combinator
+//! polls and drops, the result is the same without a crash, after a crash at any commit, and on
+//! replay.
 
 use crate::support::*;
 use futures_util::future::{BoxFuture, Either, join_all, select, select_all, try_join};
@@ -11,23 +12,23 @@ use outlast::workflow::Running;
 
 on_both_stores!(
     code_that_asked_for_the_time_may_end_with_the_first_of_two_steps,
-    a_signal_is_heard_once_by_code_that_asks_for_the_time_after_it,
-    calls_in_unordered_futures_are_all_waited_for,
-    calls_of_one_poll_are_found_in_the_history_in_any_order,
-    calls_of_one_poll_that_the_history_does_not_have_block,
+    code_that_asks_for_the_time_after_a_signal_consumes_it_once,
+    all_calls_in_unordered_futures_are_awaited,
+    calls_of_one_poll_match_the_history_in_any_order,
+    calls_of_one_poll_that_do_not_match_the_history_block,
 );
 
 mod all_of_them {
-    // Every fifth of 945, so that each combinator comes with each pair and with several of what is asked for.
+    // Every fifth of 945 cases: each combinator meets each pair, with several kinds of requests.
     #[tokio::test]
-    async fn code_comes_to_the_same_with_every_combinator_on_sqlite() {
-        crate::support::on_sqlite(|ground| super::comes_to_the_same(ground, 5)).await;
+    async fn code_has_the_same_result_with_every_combinator_on_sqlite() {
+        crate::support::on_sqlite(|ground| super::has_the_same_result(ground, 5)).await;
     }
 
-    // Fewer of them: the session is the same on both stores.
+    // Fewer cases, because the session is the same on both stores.
     #[tokio::test]
-    async fn code_comes_to_the_same_with_every_combinator_on_postgres() {
-        crate::support::on_postgres(|ground| super::comes_to_the_same(ground, 41)).await;
+    async fn code_has_the_same_result_with_every_combinator_on_postgres() {
+        crate::support::on_postgres(|ground| super::has_the_same_result(ground, 41)).await;
     }
 }
 
@@ -41,7 +42,7 @@ async fn code_that_asked_for_the_time_may_end_with_the_first_of_two_steps(ground
     assert_eq!(result_of(&ground, code, ()).await, json!(1));
 }
 
-async fn a_signal_is_heard_once_by_code_that_asks_for_the_time_after_it(ground: Ground) {
+async fn code_that_asks_for_the_time_after_a_signal_consumes_it_once(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "before", 1).await?;
         let first = flow.signal::<Go>().await?.0;
@@ -56,7 +57,7 @@ async fn a_signal_is_heard_once_by_code_that_asks_for_the_time_after_it(ground: 
     assert_eq!(output(&get(&harness, id).await), json!([7, null]));
 }
 
-async fn calls_in_unordered_futures_are_all_waited_for(ground: Ground) {
+async fn all_calls_in_unordered_futures_are_awaited(ground: Ground) {
     let code = script(|flow, _| async move {
         let calls = (0..3).map(|n| flow.activity(Double, n).into_future());
         let mut calls: FuturesUnordered<_> = calls.collect();
@@ -69,7 +70,8 @@ async fn calls_in_unordered_futures_are_all_waited_for(ground: Ground) {
     assert_eq!(result_of(&ground, code, ()).await, json!(6));
 }
 
-/// Three calls side by side, in an order that the test chooses; two differ by what they are given alone.
+/// Three concurrent calls, in an order that the test chooses. Two of them differ only in their
+/// input.
 fn side_by_side(order: &'static [usize]) -> Script {
     script(move |flow, _| async move {
         let branch = |index: usize| match index {
@@ -92,7 +94,7 @@ fn side_by_side(order: &'static [usize]) -> Script {
     })
 }
 
-async fn calls_of_one_poll_are_found_in_the_history_in_any_order(ground: Ground) {
+async fn calls_of_one_poll_match_the_history_in_any_order(ground: Ground) {
     let orders: [&'static [usize]; 6] = [
         &[0, 1, 2],
         &[0, 2, 1],
@@ -117,7 +119,7 @@ async fn calls_of_one_poll_are_found_in_the_history_in_any_order(ground: Ground)
     }
 }
 
-async fn calls_of_one_poll_that_the_history_does_not_have_block(ground: Ground) {
+async fn calls_of_one_poll_that_do_not_match_the_history_block(ground: Ground) {
     let mut harness = ground.runs(side_by_side(&[0, 1, 2])).await;
     let id = begin(&harness, ()).await;
     harness.run().await;
@@ -139,7 +141,7 @@ async fn calls_of_one_poll_that_the_history_does_not_have_block(ground: Ground) 
     );
 }
 
-/// How two branches are put together.
+/// How two branches are combined.
 #[derive(Clone, Copy, Debug)]
 enum Together {
     Join,
@@ -177,7 +179,7 @@ const TOGETHER: [Together; 15] = [
     Together::DroppedUnpolled,
 ];
 
-/// What a branch begins with.
+/// The first call of a branch.
 #[derive(Clone, Copy, Debug)]
 enum First {
     Ready,
@@ -201,7 +203,7 @@ const PAIRS: [(First, First); 9] = [
     (First::Group, First::Ready),
 ];
 
-/// What the code asks for that is no call: before the branches, in them, and after them.
+/// Requests of the code that are no calls: before the branches, in them, and after them.
 #[derive(Clone, Copy, Debug)]
 struct Asks {
     before: Asked,
@@ -243,7 +245,7 @@ struct Case {
     together: Together,
     pair: (First, First),
     asks: Asks,
-    /// Whether a call follows, or the end.
+    /// Whether a call follows the branches. Otherwise the code ends.
     goes_on: bool,
 }
 
@@ -252,7 +254,7 @@ fn cases() -> Vec<Case> {
     for together in TOGETHER {
         for pair in PAIRS {
             for asks in ASKS {
-                // One of the two in turn.
+                // The two alternate, which halves the number of cases.
                 let goes_on = cases.len() % 2 == 0;
                 cases.push(Case {
                     together,
@@ -266,7 +268,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What it asks for, as a text that would be another one if it were answered differently.
+/// Returns the answers as a text that differs when an answer differs.
 fn ask(flow: &Flow, asked: Asked, place: &str) -> String {
     let now = || format!("{:?}", flow.timestamp());
     let draws = || format!("{} {}", flow.random(), flow.uuid());
@@ -307,7 +309,7 @@ async fn first(flow: &Flow, first: First, branch: &'static str) -> FlowResult<u6
     }
 }
 
-/// A call, something that is asked for, and a call that is given what was answered.
+/// Makes a call, asks for something, and makes a call whose name has the answer.
 fn branch(flow: &Flow, case: Case, name: &'static str) -> BoxFuture<'static, FlowResult<u64>> {
     let flow = flow.clone();
     let kind = if name == "a" {
@@ -341,7 +343,7 @@ async fn together(flow: &Flow, case: Case) -> FlowResult<Vec<u64>> {
             vec![a, b]
         }
         Together::JoinAll => {
-            // More than thirty are polled only when they are woken.
+            // `join_all` polls more than thirty futures only when they are woken.
             let ready = (0..31).map(|_| async { Ok(0) }.boxed());
             let all = join_all([a, b].into_iter().chain(ready)).await;
             all.into_iter().collect::<FlowResult<_>>()?
@@ -408,7 +410,8 @@ fn code(case: Case) -> Script {
     })
 }
 
-/// Whether both branches come to their end: then the results are the same whichever step was over first.
+/// Whether both branches run to their end. Then the results do not depend on which step ended
+/// first.
 fn has_both(together: Together) -> bool {
     match together {
         Together::Join
@@ -429,28 +432,29 @@ fn has_both(together: Together) -> bool {
     }
 }
 
-/// What a case comes to, in any order, and its commits. It must end well, and its history must fit it.
-async fn seen(ground: &Ground, case: Case, death: Option<(Point, u32)>) -> (Vec<u64>, u32) {
+/// Runs a case, and returns its sorted results and its commits. The case must be done, and its
+/// history must fit its code.
+async fn seen(ground: &Ground, case: Case, crash: Option<(Point, u32)>) -> (Vec<u64>, u32) {
     let mut harness = ground.runs(code(case)).await;
     let id = begin(&harness, ()).await;
-    if let Some((point, nth)) = death {
+    if let Some((point, nth)) = crash {
         harness.crash_at::<Running<Script>>("run", point, nth);
     }
-    let tally = harness.run_all().await;
+    let report = harness.run_all().await;
     let row = get(&harness, id).await;
     let error = row.last_error.as_deref().unwrap_or_default();
-    assert_eq!(row.status, Status::Done, "{case:?} {death:?}: {error}");
+    assert_eq!(row.status, Status::Done, "{case:?} {crash:?}: {error}");
     let exported = harness.export(id, None).await.unwrap().unwrap();
     let exported = serde_json::to_string(&exported).unwrap();
     if let Err(difference) = replay_with(code(case), &exported) {
-        panic!("{case:?} {death:?}: {difference}");
+        panic!("{case:?} {crash:?}: {difference}");
     }
     let mut results: Vec<u64> = serde_json::from_value(output(&row)).unwrap();
     results.sort_unstable();
-    (results, tally.flows + tally.done)
+    (results, report.flows + report.done)
 }
 
-async fn comes_to_the_same(ground: Ground, stride: usize) {
+async fn has_the_same_result(ground: Ground, stride: usize) {
     for case in cases().into_iter().step_by(stride) {
         let (results, commits) = seen(&ground, case, None).await;
         for point in [Point::BeforeCommit, Point::AfterCommit] {

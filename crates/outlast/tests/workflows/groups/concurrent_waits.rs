@@ -1,4 +1,4 @@
-//! Several waits at once, polled side by side: replay takes the same way as the first time.
+//! Concurrent waits: replay takes the same branches as the first execution.
 
 use crate::support::*;
 use futures_util::future::{Either, select};
@@ -9,20 +9,20 @@ use outlast::testing::Point;
 use outlast::workflow::Running;
 
 on_both_stores!(
-    waits_side_by_side_are_one_park,
-    steps_side_by_side_run_at_once,
-    code_that_branches_on_what_came_first_takes_the_same_way_again,
-    signals_go_to_those_who_wait_in_the_order_of_the_calls,
-    a_branch_that_is_dropped_stays_dropped_over_reruns,
-    a_signal_for_a_branch_that_was_dropped_stays_in_the_inbox,
+    concurrent_waits_are_one_park,
+    concurrent_steps_run_at_the_same_time,
+    code_that_branches_on_the_first_arrival_takes_the_same_branch_on_replay,
+    signals_are_given_to_waiting_calls_in_the_order_of_the_calls,
+    a_dropped_branch_stays_dropped_on_replay,
+    a_signal_for_a_dropped_branch_stays_in_the_inbox,
     a_failure_in_one_branch_ends_the_other_with_try_join,
-    branches_that_start_children_at_once_lose_none,
-    each_of_the_children_that_branches_start_at_once_wakes_its_branch,
-    a_thousand_children_beside_a_lone_child_wake_their_parent_once_for_all,
-    groups_side_by_side_wake_their_parent_once_each,
+    branches_that_start_children_concurrently_lose_none,
+    the_end_of_a_child_wakes_the_branch_that_started_it,
+    a_thousand_children_beside_a_single_child_wake_their_parent_once,
+    concurrent_groups_wake_their_parent_once_each,
 );
 
-async fn waits_side_by_side_are_one_park(ground: Ground) {
+async fn concurrent_waits_are_one_park(ground: Ground) {
     let code = script(|flow, _| async move {
         let child = async { flow.child::<Kid>(Say::Wait).await };
         let signal = async { flow.signal::<Go>().await };
@@ -32,7 +32,7 @@ async fn waits_side_by_side_are_one_park(ground: Ground) {
         Ok((child?, signal?.0))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let parked = get(&harness, id).await;
     assert_eq!(parked.status, Status::AwaitingChildren);
     assert_eq!(parked.awaits.as_deref(), Some(&["go".to_owned()][..]));
@@ -48,23 +48,24 @@ async fn waits_side_by_side_are_one_park(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!([1, 2]));
 }
 
-async fn steps_side_by_side_run_at_once(ground: Ground) {
+async fn concurrent_steps_run_at_the_same_time(ground: Ground) {
     let code = script(|flow, _| async move {
-        let (told, hears) = tokio::sync::oneshot::channel();
-        let first = flow.step("hears", async move || {
-            hears.await.map_err(|_| "nobody told")
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let first = flow.step("receive", async move || {
+            receiver.await.map_err(|_| "the sender is gone")
         });
-        let second = flow.step("tells", async move || {
-            told.send(7).map_err(|_| "nobody hears")
+        let second = flow.step("send", async move || {
+            sender.send(7).map_err(|_| "the receiver is gone")
         });
-        let (heard, told) = join!(first.into_future(), second.into_future());
-        told?;
-        heard
+        let (received, sent) = join!(first.into_future(), second.into_future());
+        sent?;
+        received
     });
     assert_eq!(result_of(&ground, code, ()).await, json!(7));
 }
 
-/// Notes the order in which its branches came on, and does something else for each order.
+/// A workflow that notes the order in which its branches go on, and makes another call for each
+/// order.
 fn branches() -> Script {
     script(|flow, _| async move {
         let order = std::sync::Mutex::new(Vec::new());
@@ -86,7 +87,7 @@ fn branches() -> Script {
         };
         let results = try_join!(child, signal, timer)?;
         let order = order.into_inner().unwrap();
-        // Another call for each order: a rerun that went another way would be blocked.
+        // Each order has a step of its own, so a replay in another order would be blocked.
         let way = order.join("-");
         flow.step(&way, async || Ok::<_, String>(())).await?;
         flow.sleep(SECOND).await?;
@@ -94,7 +95,7 @@ fn branches() -> Script {
     })
 }
 
-async fn code_that_branches_on_what_came_first_takes_the_same_way_again(ground: Ground) {
+async fn code_that_branches_on_the_first_arrival_takes_the_same_branch_on_replay(ground: Ground) {
     let orders = [
         ["child", "signal", "timer"],
         ["child", "timer", "signal"],
@@ -104,14 +105,14 @@ async fn code_that_branches_on_what_came_first_takes_the_same_way_again(ground: 
         ["timer", "signal", "child"],
     ];
     for order in orders {
-        // One at a time, or all of them before anybody looks.
+        // The workflow runs after each arrival, or only after the last.
         for at_once in [false, true] {
             let mut harness = ground.runs(branches()).await;
-            let id = ran(&mut harness, ()).await;
+            let id = begin_and_run(&mut harness, ()).await;
             let kid = children(&harness, id).await[0].id;
             let mut others = ground.runs_children().await;
             for (turn, what) in order.iter().enumerate() {
-                // The timer is due at one second, so what comes before it comes earlier.
+                // The timer is due after one second, so arrivals before it come earlier.
                 let timer = order.iter().position(|it| *it == "timer").unwrap();
                 match *what {
                     "timer" => others.advance(SECOND - timer as u32 * SECOND / 4).await,
@@ -139,7 +140,7 @@ async fn code_that_branches_on_what_came_first_takes_the_same_way_again(ground: 
     }
 }
 
-async fn signals_go_to_those_who_wait_in_the_order_of_the_calls(ground: Ground) {
+async fn signals_are_given_to_waiting_calls_in_the_order_of_the_calls(ground: Ground) {
     let code = script(|flow, _| async move {
         let (a, b, c) = join!(
             flow.signal::<Go>().into_future(),
@@ -149,7 +150,7 @@ async fn signals_go_to_those_who_wait_in_the_order_of_the_calls(ground: Ground) 
         Ok([a?.0, b?.0, c?.0])
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     for n in [7, 8, 9] {
         go(&harness, id.get(), n).await;
     }
@@ -157,7 +158,7 @@ async fn signals_go_to_those_who_wait_in_the_order_of_the_calls(ground: Ground) 
     assert_eq!(output(&get(&harness, id).await), json!([7, 8, 9]));
 }
 
-async fn a_branch_that_is_dropped_stays_dropped_over_reruns(ground: Ground) {
+async fn a_dropped_branch_stays_dropped_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
         let seen = {
             let child = async { flow.child::<Kid>(Say::Wait).await }.fuse();
@@ -172,7 +173,7 @@ async fn a_branch_that_is_dropped_stays_dropped_over_reruns(ground: Ground) {
         Ok(seen)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     go(&harness, id.get(), 5).await;
     harness.run().await;
     go(&harness, children(&harness, id).await[0].id, 6).await;
@@ -180,7 +181,7 @@ async fn a_branch_that_is_dropped_stays_dropped_over_reruns(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!(5));
 }
 
-async fn a_signal_for_a_branch_that_was_dropped_stays_in_the_inbox(ground: Ground) {
+async fn a_signal_for_a_dropped_branch_stays_in_the_inbox(ground: Ground) {
     let code = script(|flow, _| async move {
         let halted = {
             let go = async { flow.signal::<Go>().await };
@@ -193,10 +194,10 @@ async fn a_signal_for_a_branch_that_was_dropped_stays_in_the_inbox(ground: Groun
         Ok((halted, n))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;
-    // Parked for the timer and for nothing else.
+    // The workflow waits only for the timer.
     harness.expect(id).await.sleeps();
     go(&harness, id.get(), 7).await;
     assert_eq!(harness.run().await.steps, 0);
@@ -220,7 +221,7 @@ async fn a_failure_in_one_branch_ends_the_other_with_try_join(ground: Ground) {
     assert_eq!(seen, "fails failed: broken");
 }
 
-async fn branches_that_start_children_at_once_lose_none(ground: Ground) {
+async fn branches_that_start_children_concurrently_lose_none(ground: Ground) {
     let code = script(|flow, _| async move {
         let pair = |n| {
             let flow = &flow;
@@ -233,7 +234,7 @@ async fn branches_that_start_children_at_once_lose_none(ground: Ground) {
         Ok((a?, b?, c?.join().await?))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let expected = json!([[2, 1], [4, 2], 3]);
     assert_eq!(output(&get(&harness, id).await), expected);
     assert_eq!(children(&harness, id).await.len(), 5);
@@ -241,8 +242,8 @@ async fn branches_that_start_children_at_once_lose_none(ground: Ground) {
     assert_eq!(count(&history, EventKind::GroupResolved), 2);
 }
 
-/// Whichever ends first, and however many branches begin to wait in the same moment.
-async fn each_of_the_children_that_branches_start_at_once_wakes_its_branch(ground: Ground) {
+/// This holds for each child, although all branches begin to wait at the same moment.
+async fn the_end_of_a_child_wakes_the_branch_that_started_it(ground: Ground) {
     for first in 0..3 {
         let code = script(|flow, _| async move {
             let branch = |name: &'static str| {
@@ -256,7 +257,7 @@ async fn each_of_the_children_that_branches_start_at_once_wakes_its_branch(groun
             try_join!(branch("0"), branch("1"), branch("2"))
         });
         let mut harness = ground.runs(code).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let kids: Vec<_> = children(&harness, id)
             .await
             .into_iter()
@@ -265,12 +266,12 @@ async fn each_of_the_children_that_branches_start_at_once_wakes_its_branch(groun
         assert_eq!(kids.len(), 3);
         go(&harness, kids[first].id, 7).await;
         harness.run().await;
-        let heard = told(&harness, id).await;
-        let steps: Vec<&String> = heard.iter().filter(|it| it.starts_with("step_")).collect();
-        assert_eq!(steps.len(), 1, "{heard:?}");
+        let events = history_words(&harness, id).await;
+        let steps: Vec<&String> = events.iter().filter(|it| it.starts_with("step_")).collect();
+        assert_eq!(steps.len(), 1, "{events:?}");
         let is_its_own =
             steps[0].starts_with("step_completed") && steps[0].ends_with(&format!(" {first}"));
-        assert!(is_its_own, "{first}: {heard:?}");
+        assert!(is_its_own, "{first}: {events:?}");
         for kid in kids.iter().filter(|kid| kid.id != kids[first].id) {
             go(&harness, kid.id, 8).await;
         }
@@ -281,7 +282,7 @@ async fn each_of_the_children_that_branches_start_at_once_wakes_its_branch(groun
     }
 }
 
-async fn a_thousand_children_beside_a_lone_child_wake_their_parent_once_for_all(ground: Ground) {
+async fn a_thousand_children_beside_a_single_child_wake_their_parent_once(ground: Ground) {
     let code = script(|flow, _| async move {
         let jobs = (0..1_000).map(|n| flow.activity(Double, n));
         let jobs = flow.all(jobs.collect::<Vec<_>>());
@@ -291,11 +292,11 @@ async fn a_thousand_children_beside_a_lone_child_wake_their_parent_once_for_all(
     });
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    let tally = harness.run().await;
-    assert_eq!(tally.done, 1_000);
+    let report = harness.run().await;
+    assert_eq!(report.done, 1_000);
     assert!(
-        tally.flows <= 4,
-        "its two beginnings, and a park more when the group is complete; the lone child's own park: {tally:?}"
+        report.flows <= 4,
+        "two starts, a park after the group, and the park of the single child: {report:?}"
     );
     let row = get(&harness, id).await;
     assert_eq!(
@@ -309,7 +310,7 @@ async fn a_thousand_children_beside_a_lone_child_wake_their_parent_once_for_all(
     assert_eq!(output(&get(&harness, id).await), json!([999_000, 5]));
 }
 
-async fn groups_side_by_side_wake_their_parent_once_each(ground: Ground) {
+async fn concurrent_groups_wake_their_parent_once_each(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = |n: u64| {
             let flow = &flow;
@@ -323,10 +324,10 @@ async fn groups_side_by_side_wake_their_parent_once_each(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    let tally = harness.run().await;
+    let report = harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([300, 200, 100]));
     assert!(
-        tally.flows <= 6,
-        "three beginnings, and one for each: {tally:?}"
+        report.flows <= 6,
+        "three starts, and one park for each group: {report:?}"
     );
 }

@@ -1,5 +1,5 @@
-//! Groups of children, timers and signals run the code twice: at their start, and when all of it
-//! is there.
+//! Mixed groups of children, timers and signals run the code twice: at their start, and when all
+//! of their members have ended.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 on_both_stores!(
     a_mixed_group_runs_its_code_twice_in_any_order_of_arrival,
-    a_mixed_group_that_is_complete_before_anybody_looks_runs_its_code_twice,
-    what_is_there_before_the_group_is_not_waited_for,
+    a_mixed_group_that_completes_while_its_worker_is_away_runs_its_code_twice,
+    a_mixed_group_does_not_wait_for_a_signal_already_in_the_inbox,
     a_failed_child_wakes_a_mixed_group_at_once,
     a_cancel_wakes_a_mixed_group_at_once,
     a_mixed_group_survives_a_crash_at_every_commit,
-    a_row_says_what_is_missing_of_a_mixed_group,
-    a_second_signal_of_a_name_waits_for_the_next_call,
-    a_name_that_is_awaited_twice_is_answered_twice,
-    a_selection_is_still_woken_by_whatever_comes_first,
-    children_that_were_started_before_are_waited_for_in_a_mixed_group,
+    a_parked_row_shows_what_a_mixed_group_still_waits_for,
+    a_second_signal_of_the_same_name_stays_for_the_next_call,
+    two_calls_for_the_same_signal_consume_two_signals,
+    a_selection_with_a_mixed_group_is_woken_by_the_first_arrival,
+    a_mixed_group_can_join_children_that_were_started_before,
     a_mixed_group_with_a_window_starts_all_of_its_children,
 );
 
-/// Something that a group waits for, and that comes.
+/// An arrival that a group waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Comes {
+enum Arrival {
     /// The child with this number ends.
     Child(usize),
     /// The timer with this number is due: the first after [`HOUR`], each of the others an hour
@@ -35,23 +35,23 @@ enum Comes {
     Halt,
 }
 
-use Comes::{Child, Go as GoComes, Halt as HaltComes, Timer};
+use Arrival::{Child, Go as GoArrives, Halt as HaltArrives, Timer};
 
-const MIXES: &[&[Comes]] = &[
+const MIXES: &[&[Arrival]] = &[
     &[Child(0), Timer(1)],
-    &[Child(0), GoComes],
-    &[Timer(1), GoComes],
-    &[GoComes, HaltComes],
-    &[Child(0), Timer(1), GoComes],
+    &[Child(0), GoArrives],
+    &[Timer(1), GoArrives],
+    &[GoArrives, HaltArrives],
+    &[Child(0), Timer(1), GoArrives],
     &[Child(0), Child(1), Timer(1)],
-    &[Child(0), Child(1), GoComes],
-    &[Timer(1), Timer(2), GoComes],
-    &[Child(0), GoComes, HaltComes],
-    &[Child(0), Timer(1), GoComes, HaltComes],
+    &[Child(0), Child(1), GoArrives],
+    &[Timer(1), Timer(2), GoArrives],
+    &[Child(0), GoArrives, HaltArrives],
+    &[Child(0), Timer(1), GoArrives, HaltArrives],
 ];
 
-/// Every order of these; a later timer never comes before an earlier one.
-fn orders(mix: &[Comes]) -> Vec<Vec<Comes>> {
+/// Returns every order of these arrivals in which the timers come in their own order.
+fn orders(mix: &[Arrival]) -> Vec<Vec<Arrival>> {
     let Some((first, rest)) = mix.split_first() else {
         return vec![Vec::new()];
     };
@@ -66,7 +66,7 @@ fn orders(mix: &[Comes]) -> Vec<Vec<Comes>> {
     orders.retain(|order| {
         let timers = order.iter().filter_map(|it| match it {
             Timer(n) => Some(*n),
-            Child(_) | GoComes | HaltComes => None,
+            Child(_) | GoArrives | HaltArrives => None,
         });
         timers.is_sorted()
     });
@@ -87,8 +87,8 @@ impl Runs {
     }
 }
 
-/// Waits for a group of all these, whose children do as they are told.
-fn waits_for(mix: &[Comes], say: Say, runs: &Runs) -> Script {
+/// A workflow that waits for a group of these members. Its children do what `say` says.
+fn waits_for(mix: &[Arrival], say: Say, runs: &Runs) -> Script {
     let (mix, runs) = (mix.to_vec(), runs.clone());
     script(move |flow, _| {
         let (mix, say, runs) = (mix.clone(), say.clone(), runs.clone());
@@ -99,8 +99,8 @@ fn waits_for(mix: &[Comes], say: Say, runs: &Runs) -> Script {
                 match member {
                     Child(_) => kids.push(flow.child::<Kid>(say.clone())),
                     Timer(n) => timers.push(flow.sleep(n * HOUR)),
-                    GoComes => gos.push(flow.signal::<Go>()),
-                    HaltComes => halts.push(flow.signal::<Halt>()),
+                    GoArrives => gos.push(flow.signal::<Go>()),
+                    HaltArrives => halts.push(flow.signal::<Halt>()),
                 }
             }
             let (kids, _, gos, halts) = flow.all((kids, timers, gos, halts)).await?;
@@ -110,8 +110,8 @@ fn waits_for(mix: &[Comes], say: Say, runs: &Runs) -> Script {
     })
 }
 
-/// Lets it happen, a second after whatever came before, and without running the workflow.
-async fn comes(others: &mut Harness, id: Scripted, what: Comes, begun: outlast::Timestamp) {
+/// Lets one arrival happen, a second after the previous one. Does not run the workflow.
+async fn arrive(others: &mut Harness, id: Scripted, what: Arrival, begun: outlast::Timestamp) {
     match what {
         Timer(n) => others.set_time(begun + n * HOUR).await,
         Child(n) => {
@@ -119,11 +119,11 @@ async fn comes(others: &mut Harness, id: Scripted, what: Comes, begun: outlast::
             let kid = children(others, id).await[n].id;
             go(others, kid, n as u64).await;
         }
-        GoComes => {
+        GoArrives => {
             others.advance(SECOND).await;
             go(others, id.get(), 1).await;
         }
-        HaltComes => {
+        HaltArrives => {
             others.advance(SECOND).await;
             others.signal(id.get(), Halt(1)).await.unwrap();
         }
@@ -131,23 +131,23 @@ async fn comes(others: &mut Harness, id: Scripted, what: Comes, begun: outlast::
     others.run().await;
 }
 
-/// The events that tell of arrivals, in their order.
+/// Returns the kinds of the events that record arrivals, in their order.
 async fn arrivals(client: &Client, id: Scripted) -> Vec<EventKind> {
     let kinds = [
         EventKind::ChildCompleted,
         EventKind::TimerFired,
         EventKind::SignalConsumed,
     ];
-    let told = history(client, id, 1).await;
-    let told = told.iter().map(|event| event.kind);
-    told.filter(|kind| kinds.contains(kind)).collect()
+    let events = history(client, id, 1).await;
+    let recorded = events.iter().map(|event| event.kind);
+    recorded.filter(|kind| kinds.contains(kind)).collect()
 }
 
-fn kinds(order: &[Comes]) -> Vec<EventKind> {
-    let kind = |what: &Comes| match what {
+fn kinds(order: &[Arrival]) -> Vec<EventKind> {
+    let kind = |what: &Arrival| match what {
         Child(_) => EventKind::ChildCompleted,
         Timer(_) => EventKind::TimerFired,
-        GoComes | HaltComes => EventKind::SignalConsumed,
+        GoArrives | HaltArrives => EventKind::SignalConsumed,
     };
     order.iter().map(kind).collect()
 }
@@ -162,16 +162,18 @@ async fn a_mixed_group_runs_its_code_twice_in_any_order_of_arrival(ground: Groun
             let code = waits_for(mix, Say::Wait, &runs);
             let mut harness = ground.runs(code).await;
             let mut others = ground.runs_children().await;
-            let id = ran(&mut harness, ()).await;
+            let id = begin_and_run(&mut harness, ()).await;
             let begun = harness.time();
             for (nth, what) in order.iter().enumerate() {
                 assert_eq!(runs.get(), 1, "{order:?} before arrival {nth}");
-                comes(&mut others, id, *what, begun).await;
+                arrive(&mut others, id, *what, begun).await;
                 harness.run().await;
             }
             let row = get(&harness, id).await;
             let kids = mix.iter().filter(|it| matches!(it, Child(_))).count();
-            let signals = mix.iter().filter(|it| matches!(it, GoComes | HaltComes));
+            let signals = mix
+                .iter()
+                .filter(|it| matches!(it, GoArrives | HaltArrives));
             let expected = json!([(0..kids).collect::<Vec<_>>(), signals.count()]);
             assert_eq!(output(&row), expected, "{order:?}");
             assert_eq!((runs.get(), row.revision.0), (2, TWO_COMMITS), "{order:?}");
@@ -180,16 +182,16 @@ async fn a_mixed_group_runs_its_code_twice_in_any_order_of_arrival(ground: Groun
     }
 }
 
-async fn a_mixed_group_that_is_complete_before_anybody_looks_runs_its_code_twice(ground: Ground) {
-    let mix = [Child(0), Timer(1), GoComes];
+async fn a_mixed_group_that_completes_while_its_worker_is_away_runs_its_code_twice(ground: Ground) {
+    let mix = [Child(0), Timer(1), GoArrives];
     for order in orders(&mix) {
         let runs = Runs::default();
         let mut harness = ground.runs(waits_for(&mix, Say::Wait, &runs)).await;
         let mut others = ground.runs_children().await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let begun = harness.time();
         for what in &order {
-            comes(&mut others, id, *what, begun).await;
+            arrive(&mut others, id, *what, begun).await;
         }
         harness.run().await;
         let row = get(&harness, id).await;
@@ -199,7 +201,7 @@ async fn a_mixed_group_that_is_complete_before_anybody_looks_runs_its_code_twice
     }
 }
 
-async fn what_is_there_before_the_group_is_not_waited_for(ground: Ground) {
+async fn a_mixed_group_does_not_wait_for_a_signal_already_in_the_inbox(ground: Ground) {
     let runs = Runs::default();
     let noted = runs.clone();
     let code = script(move |flow, _| {
@@ -227,19 +229,19 @@ async fn what_is_there_before_the_group_is_not_waited_for(ground: Ground) {
 }
 
 async fn a_failed_child_wakes_a_mixed_group_at_once(ground: Ground) {
-    let mix = [Child(0), Timer(1), GoComes];
+    let mix = [Child(0), Timer(1), GoArrives];
     let say = Say::WaitThenFail("broken".into());
-    for before in [&[][..], &[Timer(1)], &[GoComes], &[GoComes, Timer(1)]] {
+    for before in [&[][..], &[Timer(1)], &[GoArrives], &[GoArrives, Timer(1)]] {
         let runs = Runs::default();
         let mut harness = ground.runs(waits_for(&mix, say.clone(), &runs)).await;
         let mut others = ground.runs_children().await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let begun = harness.time();
         for what in before {
-            comes(&mut others, id, *what, begun).await;
+            arrive(&mut others, id, *what, begun).await;
         }
         assert_eq!(runs.get(), 1, "{before:?}");
-        comes(&mut others, id, Child(0), begun).await;
+        arrive(&mut others, id, Child(0), begun).await;
         harness.run().await;
         let why = reason(&get(&harness, id).await);
         assert!(why.contains("broken"), "{before:?}: {why}");
@@ -248,16 +250,16 @@ async fn a_failed_child_wakes_a_mixed_group_at_once(ground: Ground) {
 }
 
 async fn a_cancel_wakes_a_mixed_group_at_once(ground: Ground) {
-    let mix = [Child(0), Timer(1), GoComes];
+    let mix = [Child(0), Timer(1), GoArrives];
     for order in orders(&mix) {
         for came in 0..order.len() {
             let runs = Runs::default();
             let mut harness = ground.runs(waits_for(&mix, Say::Wait, &runs)).await;
             let mut others = ground.runs_children().await;
-            let id = ran(&mut harness, ()).await;
+            let id = begin_and_run(&mut harness, ()).await;
             let begun = harness.time();
             for what in &order[..came] {
-                comes(&mut others, id, *what, begun).await;
+                arrive(&mut others, id, *what, begun).await;
             }
             harness.run().await;
             assert_eq!(runs.get(), 1, "{order:?} {came}");
@@ -272,19 +274,19 @@ async fn a_cancel_wakes_a_mixed_group_at_once(ground: Ground) {
 }
 
 async fn a_mixed_group_survives_a_crash_at_every_commit(ground: Ground) {
-    let mix = [Child(0), Timer(1), GoComes];
+    let mix = [Child(0), Timer(1), GoArrives];
     for order in orders(&mix) {
         for point in [Point::BeforeCommit, Point::AfterCommit] {
             let runs = Runs::default();
             let mut harness = ground.runs(waits_for(&mix, Say::Wait, &runs)).await;
             let mut others = ground.runs_children().await;
             harness.crash::<Running<Script>>("run", point);
-            let id = ran(&mut harness, ()).await;
+            let id = begin_and_run(&mut harness, ()).await;
             let begun = harness.time();
             let before = runs.get();
             for what in &order {
                 others.crash_any(point, 1);
-                comes(&mut others, id, *what, begun).await;
+                arrive(&mut others, id, *what, begun).await;
             }
             assert_eq!(runs.get(), before, "{order:?} {point:?}");
             harness.crash::<Running<Script>>("run", point);
@@ -301,11 +303,11 @@ async fn a_mixed_group_survives_a_crash_at_every_commit(ground: Ground) {
     }
 }
 
-async fn a_row_says_what_is_missing_of_a_mixed_group(ground: Ground) {
-    let mix = [Child(0), Timer(1), GoComes];
+async fn a_parked_row_shows_what_a_mixed_group_still_waits_for(ground: Ground) {
+    let mix = [Child(0), Timer(1), GoArrives];
     let runs = Runs::default();
     let mut harness = ground.runs(waits_for(&mix, Say::Wait, &runs)).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let begun = harness.time();
     let due = Some(begun + HOUR);
     let go = Some(vec!["go".to_owned()]);
@@ -313,33 +315,33 @@ async fn a_row_says_what_is_missing_of_a_mixed_group(ground: Ground) {
     assert!(row.needs_all);
     assert_eq!(row.status, Status::AwaitingChildren);
     assert_eq!((row.awaits, row.await_deadline), (go.clone(), due));
-    comes(&mut harness, id, Child(0), begun).await;
+    arrive(&mut harness, id, Child(0), begun).await;
     let row = get(&harness, id).await;
     assert!(row.needs_all);
     assert_eq!(row.status, Status::AwaitingSignal);
     assert_eq!((row.awaits, row.await_deadline), (go, due));
-    let told = harness.explain(&get(&harness, id).await).await.unwrap();
+    let sentence = harness.explain(&get(&harness, id).await).await.unwrap();
     let expected = "waits for 2 of 3 calls of a group (call 1): a timer (call 3)";
-    assert!(told.contains(expected), "{told}");
-    assert!(told.contains("and signal go (call 4)"), "{told}");
-    comes(&mut harness, id, GoComes, begun).await;
+    assert!(sentence.contains(expected), "{sentence}");
+    assert!(sentence.contains("and signal go (call 4)"), "{sentence}");
+    arrive(&mut harness, id, GoArrives, begun).await;
     let row = get(&harness, id).await;
     assert!(row.needs_all && row.status == Status::Sleeping);
     assert_eq!((row.awaits, row.await_deadline), (Some(Vec::new()), due));
-    comes(&mut harness, id, Timer(1), begun).await;
+    arrive(&mut harness, id, Timer(1), begun).await;
     let row = get(&harness, id).await;
     assert!(!row.needs_all);
     assert_eq!(output(&row), json!([[0], 1]));
 }
 
-async fn a_second_signal_of_a_name_waits_for_the_next_call(ground: Ground) {
+async fn a_second_signal_of_the_same_name_stays_for_the_next_call(ground: Ground) {
     let code = script(|flow, _| async move {
         let (Go(first), ()) = flow.all((flow.signal::<Go>(), flow.sleep(HOUR))).await?;
         let Go(second) = flow.signal::<Go>().await?;
         Ok((first, second))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     go(&harness, id.get(), 1).await;
     go(&harness, id.get(), 2).await;
     assert_eq!(harness.run().await.steps, 0);
@@ -348,8 +350,8 @@ async fn a_second_signal_of_a_name_waits_for_the_next_call(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!([1, 2]));
 }
 
-/// One signal is not enough for two calls, so that such a group is woken by each.
-async fn a_name_that_is_awaited_twice_is_answered_twice(ground: Ground) {
+/// One signal does not complete two calls, so each signal wakes such a group.
+async fn two_calls_for_the_same_signal_consume_two_signals(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = (flow.signal::<Go>(), flow.signal::<Go>(), flow.sleep(HOUR));
         let (first, second, ()) = flow.all(group).await?;
@@ -357,7 +359,7 @@ async fn a_name_that_is_awaited_twice_is_answered_twice(ground: Ground) {
     });
     for timer_first in [true, false] {
         let mut harness = ground.runs(code.clone()).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         assert!(!get(&harness, id).await.needs_all);
         if timer_first {
             harness.advance(HOUR).await;
@@ -373,7 +375,7 @@ async fn a_name_that_is_awaited_twice_is_answered_twice(ground: Ground) {
     }
 }
 
-async fn a_selection_is_still_woken_by_whatever_comes_first(ground: Ground) {
+async fn a_selection_with_a_mixed_group_is_woken_by_the_first_arrival(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = flow.all((flow.child::<Kid>(Say::Wait), flow.signal::<Halt>()));
         Ok(match flow.select((group, flow.signal::<Go>())).await? {
@@ -382,14 +384,14 @@ async fn a_selection_is_still_woken_by_whatever_comes_first(ground: Ground) {
         })
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert!(!get(&harness, id).await.needs_all);
     go(&harness, id.get(), 9).await;
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(9));
 }
 
-async fn children_that_were_started_before_are_waited_for_in_a_mixed_group(ground: Ground) {
+async fn a_mixed_group_can_join_children_that_were_started_before(ground: Ground) {
     let runs = Runs::default();
     let noted = runs.clone();
     let code = script(move |flow, _| {
@@ -406,12 +408,12 @@ async fn children_that_were_started_before_are_waited_for_in_a_mixed_group(groun
     for order in orders(&[Child(0), Child(1), Child(2), Timer(1)]) {
         let mut harness = ground.runs(code.clone()).await;
         let mut others = ground.runs_children().await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let (begun, before) = (harness.time(), runs.get());
         let mut missing = vec![Child(0), Child(2), Timer(1)];
         for what in &order {
             missing.retain(|it| it != what);
-            comes(&mut others, id, *what, begun).await;
+            arrive(&mut others, id, *what, begun).await;
             harness.run().await;
             let expected = before + u32::from(missing.is_empty());
             assert_eq!(runs.get(), expected, "{order:?} {what:?}");
@@ -433,7 +435,7 @@ async fn a_mixed_group_with_a_window_starts_all_of_its_children(ground: Ground) 
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(
         (
             runs.get(),

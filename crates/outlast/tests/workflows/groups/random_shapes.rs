@@ -1,12 +1,12 @@
-//! Groups of any shape, with ends in any order, on workers that die anywhere.
+//! Groups of any shape, with ends in any order, on workers that crash anywhere.
 
 use crate::support::*;
 use outlast::prelude::*;
 use outlast::testing::Point;
 
-on_both_stores!(groups_of_any_shape_come_to_what_their_members_say);
+on_both_stores!(groups_of_any_shape_have_the_expected_result_despite_crashes);
 
-/// A child: after so many milliseconds it gives its number, or fails.
+/// A child that returns its number or fails after this many milliseconds.
 #[derive(Clone, Serialize, Deserialize)]
 struct Member {
     ms: u64,
@@ -60,7 +60,7 @@ fn expected(tree: &Tree) -> Value {
     }
 }
 
-async fn groups_of_any_shape_come_to_what_their_members_say(ground: Ground) {
+async fn groups_of_any_shape_have_the_expected_result_despite_crashes(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         let tree: Tree = serde_json::from_value(input)?;
         let child = |member: Member| {
@@ -76,13 +76,13 @@ async fn groups_of_any_shape_come_to_what_their_members_say(ground: Ground) {
             });
             rows.collect::<Vec<_>>()
         });
-        let came_to = match flow.all(groups.collect::<Vec<_>>()).await {
+        let result = match flow.all(groups.collect::<Vec<_>>()).await {
             Ok(results) => json!(results),
             Err(error) => json!({ "failed": error.to_string() }),
         };
-        // It is run from the start once more, when all of them have ended.
+        // The park makes the code replay after all members have ended.
         flow.sleep(SECOND).await?;
-        Ok(came_to)
+        Ok(result)
     });
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
@@ -94,19 +94,20 @@ async fn groups_of_any_shape_come_to_what_their_members_say(ground: Ground) {
     let ids = begin_all(&harness, &trees).await;
     let points = [Point::BeforeStep, Point::BeforeCommit, Point::AfterCommit];
     for _ in 0..CRASHES {
-        // Several may be due at one commit, of which one is the first: the others come later, and are to come all the same.
+        // Several crashes may be due at one commit. Only the first happens there. The others
+        // happen at later commits, so enough commits must follow.
         let nth = random.u32(1..=steps - CRASHES);
         harness.crash_any(points[random.usize(0..3)], nth);
     }
-    let tally = harness.run_all().await;
-    assert_eq!(tally.crashes, CRASHES, "seed {seed}");
+    let report = harness.run_all().await;
+    assert_eq!(report.crashes, CRASHES, "seed {seed}");
     for (tree, id) in trees.iter().zip(ids) {
         let seen = output(&get(&harness, id).await);
         assert_eq!(seen, expected(tree), "seed {seed}");
     }
 }
 
-/// How many workers die.
+/// How many workers crash.
 const CRASHES: u32 = 20;
 
 async fn begin_all(client: &Client, trees: &[Tree]) -> Vec<Scripted> {

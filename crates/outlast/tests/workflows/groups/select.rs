@@ -1,4 +1,4 @@
-//! Selections: the first counts.
+//! Selections: the first call to resolve wins.
 
 use crate::support::*;
 use outlast::prelude::*;
@@ -8,34 +8,34 @@ use outlast::{Event, EventKind};
 use std::sync::Arc;
 
 on_both_stores!(
-    the_first_to_resolve_wins_whatever_it_is,
-    of_several_that_have_come_the_earliest_wins,
+    the_first_call_to_resolve_wins_whatever_its_kind,
+    the_earliest_of_several_arrivals_wins,
     the_losers_go_on,
-    the_losers_are_cancelled_when_that_was_said,
-    the_losers_are_cancelled_when_the_workflow_ends_with_it,
-    a_signal_of_a_loser_stays_in_the_inbox,
-    a_winner_that_has_failed_is_the_error_of_the_selection,
+    cancel_rest_cancels_the_losers,
+    cancel_rest_cancels_the_losers_when_the_workflow_ends_at_once,
+    a_signal_for_a_losing_call_stays_in_the_inbox,
+    a_failed_winner_fails_the_selection,
     a_group_wins_when_it_is_complete,
     an_empty_group_wins_at_once,
-    a_selection_of_nothing_is_refused,
-    the_choice_is_recorded_and_stays_over_reruns,
-    a_selection_is_woken_by_whichever_comes,
-    what_is_there_already_wins_and_is_run_again,
-    of_two_steps_the_first_wins_and_the_other_is_dropped_where_it_awaits,
-    a_step_that_was_not_the_first_is_not_run_again_whenever_its_worker_dies,
-    of_two_steps_that_end_at_once_the_earlier_wins_and_both_are_recorded,
-    a_step_that_fails_first_is_the_error_of_the_selection,
-    a_signal_that_is_there_wins_and_the_step_never_runs,
+    an_empty_selection_is_refused,
+    the_winner_is_recorded_and_stays_the_same_on_replay,
+    a_group_in_a_selection_wakes_the_workflow_when_it_is_complete,
+    calls_beside_a_ready_call_are_not_started_even_on_replay,
+    the_first_of_two_steps_wins_and_the_other_is_dropped,
+    a_losing_step_does_not_run_again_once_the_winner_is_recorded,
+    two_steps_that_end_together_are_both_recorded_and_the_first_listed_wins,
+    a_step_that_fails_first_fails_the_selection,
+    a_signal_in_the_inbox_wins_and_the_step_never_runs,
     a_signal_that_comes_while_a_step_runs_stays_in_the_inbox,
-    a_signal_that_came_before_the_worker_died_wins_over_a_step_that_is_not_over,
-    a_child_that_ends_while_a_step_runs_is_heard_when_that_is_over,
-    a_thousand_children_beside_a_lone_child_do_not_wake_their_parent,
-    a_thousand_children_between_lone_children_do_not_wake_their_parent,
+    a_signal_sent_before_a_crash_wins_over_an_unfinished_step,
+    a_running_step_wins_over_a_child_that_ends_meanwhile,
+    a_thousand_children_beside_a_single_child_do_not_wake_their_parent,
+    a_thousand_children_between_single_children_do_not_wake_their_parent,
     groups_in_a_selection_do_not_wake_their_parent_for_each_other,
-    a_failure_in_any_member_wakes_at_once,
+    a_failure_in_any_group_of_a_selection_wakes_the_parent_at_once,
 );
 
-/// Waits for one of everything, and says which it was.
+/// A workflow that selects between a call of each kind, and returns which one won.
 fn one_of_everything() -> Script {
     script(|flow, _| async move {
         let first = flow.select((
@@ -53,11 +53,11 @@ fn one_of_everything() -> Script {
     })
 }
 
-async fn the_first_to_resolve_wins_whatever_it_is(ground: Ground) {
+async fn the_first_call_to_resolve_wins_whatever_its_kind(ground: Ground) {
     let mut harness = ground.runs(one_of_everything()).await;
     let mut seen = Vec::new();
     for first in 0..4 {
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let kids = children(&harness, id).await;
         match first {
             0 => go(&harness, kids[0].id, 10).await,
@@ -72,11 +72,11 @@ async fn the_first_to_resolve_wins_whatever_it_is(ground: Ground) {
     assert_eq!(json!(seen), expected);
 }
 
-async fn of_several_that_have_come_the_earliest_wins(ground: Ground) {
+async fn the_earliest_of_several_arrivals_wins(ground: Ground) {
     let mut harness = ground.runs(one_of_everything()).await;
     let mut others = ground.runs_children().await;
     for earliest in ["child", "signal"] {
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let kid = children(&harness, id).await[0].id;
         for turn in 0..2 {
             others.advance(SECOND).await;
@@ -102,7 +102,7 @@ async fn the_losers_go_on(ground: Ground) {
         Ok(matches!(first, OneOf2::Second(1)))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.expect(id).await.awaits(["halt"]);
     let expected = [Status::AwaitingSignal, Status::Done];
     assert_eq!(statuses(&harness, id).await, expected);
@@ -112,7 +112,7 @@ async fn the_losers_go_on(ground: Ground) {
     assert_eq!(statuses(&harness, id).await, [Status::Done; 2]);
 }
 
-async fn the_losers_are_cancelled_when_that_was_said(ground: Ground) {
+async fn cancel_rest_cancels_the_losers(ground: Ground) {
     let code = script(|flow, _| async move {
         let kids = [Say::Wait, Say::Give(1), Say::Wait].map(|say| flow.child::<Kid>(say));
         let first = flow.select(Vec::from(kids)).cancel_rest().await?;
@@ -120,7 +120,7 @@ async fn the_losers_are_cancelled_when_that_was_said(ground: Ground) {
         Ok(first)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let expected = [Status::Cancelled, Status::Done, Status::Cancelled];
     assert_eq!(statuses(&harness, id).await, expected);
     harness.signal(id, Halt(0)).await.unwrap();
@@ -128,7 +128,7 @@ async fn the_losers_are_cancelled_when_that_was_said(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!([1, 1]));
 }
 
-async fn the_losers_are_cancelled_when_the_workflow_ends_with_it(ground: Ground) {
+async fn cancel_rest_cancels_the_losers_when_the_workflow_ends_at_once(ground: Ground) {
     for renews in [false, true] {
         let code = script(move |flow, input: Value| async move {
             if input == json!("again") {
@@ -142,14 +142,14 @@ async fn the_losers_are_cancelled_when_the_workflow_ends_with_it(ground: Ground)
             }
         });
         let mut harness = ground.runs(code).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         harness.expect(id).await.is_done();
         let expected = [Status::Cancelled, Status::Done];
         assert_eq!(statuses(&harness, id).await, expected, "renews: {renews}");
     }
 }
 
-async fn a_signal_of_a_loser_stays_in_the_inbox(ground: Ground) {
+async fn a_signal_for_a_losing_call_stays_in_the_inbox(ground: Ground) {
     let code = script(|flow, _| async move {
         let first = flow
             .select((flow.signal::<Go>(), flow.child::<Kid>(Say::Wait)))
@@ -161,7 +161,7 @@ async fn a_signal_of_a_loser_stays_in_the_inbox(ground: Ground) {
         Ok((child, later))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kid = children(&harness, id).await[0].id;
     let mut others = ground.runs_children().await;
     go(&others, kid, 1).await;
@@ -172,7 +172,7 @@ async fn a_signal_of_a_loser_stays_in_the_inbox(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!([1, 2]));
 }
 
-async fn a_winner_that_has_failed_is_the_error_of_the_selection(ground: Ground) {
+async fn a_failed_winner_fails_the_selection(ground: Ground) {
     let code = script(|flow, _| async move {
         let broken = flow.child::<Kid>(Say::SleepThenFail(10, "broken".into()));
         let error = flow.select((flow.sleep(HOUR), broken)).await.unwrap_err();
@@ -209,7 +209,7 @@ async fn an_empty_group_wins_at_once(ground: Ground) {
     assert_eq!(result_of(&ground, code, ()).await, json!(true));
 }
 
-async fn a_selection_of_nothing_is_refused(ground: Ground) {
+async fn an_empty_selection_is_refused(ground: Ground) {
     let code = script(|flow, _| async move {
         let none = Vec::<outlast::workflow::Call<'_, u64>>::new();
         let error = flow.select(none).await.unwrap_err();
@@ -218,7 +218,7 @@ async fn a_selection_of_nothing_is_refused(ground: Ground) {
     assert_eq!(result_of(&ground, code, ()).await, json!("invalid"));
 }
 
-async fn the_choice_is_recorded_and_stays_over_reruns(ground: Ground) {
+async fn the_winner_is_recorded_and_stays_the_same_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
         let kids = [30, 10, 20].map(|ms| flow.child::<Kid>(Say::Sleep(ms, ms)));
         let first = flow.select(Vec::from(kids)).await?;
@@ -226,10 +226,10 @@ async fn the_choice_is_recorded_and_stays_over_reruns(ground: Ground) {
         Ok(first)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.advance(Duration::from_millis(10)).await;
     harness.run().await;
-    let choice = |events: &[Event]| data(the(events, EventKind::SelectionResolved));
+    let choice = |events: &[Event]| data(only_event(events, EventKind::SelectionResolved));
     let before = choice(&history(&harness, id, 1).await);
     assert_eq!(before, json!({"winner": 1}));
     harness.crash::<Running<Script>>("run", Point::BeforeCommit);
@@ -238,7 +238,7 @@ async fn the_choice_is_recorded_and_stays_over_reruns(ground: Ground) {
     assert_eq!(choice(&history(&harness, id, 1).await), before);
 }
 
-async fn a_selection_is_woken_by_whichever_comes(ground: Ground) {
+async fn a_group_in_a_selection_wakes_the_workflow_when_it_is_complete(ground: Ground) {
     let code = script(|flow, _| async move {
         let pair = flow.all((flow.child::<Kid>(Say::Wait), flow.child::<Kid>(Say::Wait)));
         let first = flow
@@ -251,7 +251,7 @@ async fn a_selection_is_woken_by_whichever_comes(ground: Ground) {
         })
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kids = children(&harness, id).await;
     go(&harness, kids[0].id, 1).await;
     harness.run().await;
@@ -262,7 +262,7 @@ async fn a_selection_is_woken_by_whichever_comes(ground: Ground) {
 }
 
 /// A child that was not started, because another branch was ready, is not in the history.
-async fn what_is_there_already_wins_and_is_run_again(ground: Ground) {
+async fn calls_beside_a_ready_call_are_not_started_even_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
         let failed = flow.start_child::<Kid>(Say::Fail("broken".into())).await?;
         failed.join().await.unwrap_err();
@@ -290,14 +290,17 @@ async fn what_is_there_already_wins_and_is_run_again(ground: Ground) {
     go(&harness, id.get(), 2).await;
     harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), json!([true, true, true]));
-    let told = told(&harness, id).await;
-    assert!(!told.contains(&"timer_scheduled 4".to_owned()), "{told:?}");
+    let events = history_words(&harness, id).await;
+    assert!(
+        !events.contains(&"timer_scheduled 4".to_owned()),
+        "{events:?}"
+    );
     assert_eq!(statuses(&harness, id).await, [Status::Failed]);
-    let timers = told.iter().filter(|it| it.starts_with("timer_scheduled"));
-    assert_eq!(timers.count(), 1, "{told:?}");
+    let timers = events.iter().filter(|it| it.starts_with("timer_scheduled"));
+    assert_eq!(timers.count(), 1, "{events:?}");
 }
 
-/// Notes when it is dropped.
+/// Adds a note to the log when it is dropped.
 struct Leaves(Log, &'static str);
 
 impl Drop for Leaves {
@@ -306,7 +309,7 @@ impl Drop for Leaves {
     }
 }
 
-/// A step that would wait for ever.
+/// A step that waits forever.
 fn endless(flow: &Flow, log: &Log) -> outlast::workflow::Call<'static, u64> {
     let log = log.clone();
     flow.step("endless", async move || {
@@ -318,7 +321,7 @@ fn endless(flow: &Flow, log: &Log) -> outlast::workflow::Call<'static, u64> {
     })
 }
 
-/// A step that waits for a moment, while the one beside it begins.
+/// A step that yields once, so that the step beside it begins.
 fn quick(flow: &Flow, log: &Log) -> outlast::workflow::Call<'static, u64> {
     let log = log.clone();
     flow.step("quick", async move || {
@@ -328,7 +331,8 @@ fn quick(flow: &Flow, log: &Log) -> outlast::workflow::Call<'static, u64> {
     })
 }
 
-/// The first of two steps, of which one never ends; then parks, so that it is run from the start once more.
+/// A workflow that selects between a step that never ends and a quick one. Then it parks, so that
+/// its code replays.
 fn first_of_two_steps(log: &Log, asks_for_the_time: bool) -> Script {
     let log = log.clone();
     script(move |flow, _| {
@@ -347,18 +351,18 @@ fn first_of_two_steps(log: &Log, asks_for_the_time: bool) -> Script {
     })
 }
 
-async fn of_two_steps_the_first_wins_and_the_other_is_dropped_where_it_awaits(ground: Ground) {
+async fn the_first_of_two_steps_wins_and_the_other_is_dropped(ground: Ground) {
     let log = Log::default();
     let mut harness = ground.runs(first_of_two_steps(&log, false)).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let parked = ["endless begins", "quick", "endless is left", "goes on"];
     assert_eq!(log.entries(), parked);
     harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), json!([true, 1]));
     let once_more = [&parked[..], &["goes on"]].concat();
-    assert_eq!(log.entries(), once_more, "only the code is run again");
+    assert_eq!(log.entries(), once_more, "only the code runs again");
     let history = history(&harness, id, 1).await;
-    let chosen = data(the(&history, EventKind::SelectionResolved));
+    let chosen = data(only_event(&history, EventKind::SelectionResolved));
     assert_eq!(chosen, json!({"winner": 1}));
     let steps = history
         .iter()
@@ -367,8 +371,8 @@ async fn of_two_steps_the_first_wins_and_the_other_is_dropped_where_it_awaits(gr
     assert_eq!(steps, ["quick", "then"]);
 }
 
-async fn a_step_that_was_not_the_first_is_not_run_again_whenever_its_worker_dies(ground: Ground) {
-    // Code that asks for the time has its beginning written before its first steps run.
+async fn a_losing_step_does_not_run_again_once_the_winner_is_recorded(ground: Ground) {
+    // When the code asks for the time, its start is written before its first steps run.
     for (asks, first) in [(false, 1), (true, 2)] {
         let code = first_of_two_steps(&Log::default(), asks);
         let mut usual = ground.runs(code).await;
@@ -377,7 +381,7 @@ async fn a_step_that_was_not_the_first_is_not_run_again_whenever_its_worker_dies
         assert!(commits > first, "{commits}");
         for point in [Point::BeforeCommit, Point::AfterCommit] {
             for nth in 1..=commits {
-                // Until the first is written, both of them are run again.
+                // Both steps run again until the winner is written.
                 let both = 1 + usize::from((point, nth) == (Point::BeforeCommit, first));
                 let log = Log::default();
                 let mut harness = ground.runs(first_of_two_steps(&log, asks)).await;
@@ -392,13 +396,13 @@ async fn a_step_that_was_not_the_first_is_not_run_again_whenever_its_worker_dies
                 assert_eq!(log.times("endless ends"), 0, "{at}");
                 let history = history(&harness, id, 1).await;
                 assert_eq!(count(&history, EventKind::StepCompleted), 2, "{at}");
-                the(&history, EventKind::SelectionResolved);
+                only_event(&history, EventKind::SelectionResolved);
             }
         }
     }
 }
 
-async fn of_two_steps_that_end_at_once_the_earlier_wins_and_both_are_recorded(ground: Ground) {
+async fn two_steps_that_end_together_are_both_recorded_and_the_first_listed_wins(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {
@@ -417,11 +421,11 @@ async fn of_two_steps_that_end_at_once_the_earlier_wins_and_both_are_recorded(gr
     assert_eq!(log.entries(), ["one", "two"]);
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::StepCompleted), 2);
-    let chosen = data(the(&history, EventKind::SelectionResolved));
+    let chosen = data(only_event(&history, EventKind::SelectionResolved));
     assert_eq!(chosen, json!({"winner": 0}));
 }
 
-async fn a_step_that_fails_first_is_the_error_of_the_selection(ground: Ground) {
+async fn a_step_that_fails_first_fails_the_selection(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {
@@ -441,7 +445,7 @@ async fn a_step_that_fails_first_is_the_error_of_the_selection(ground: Ground) {
     assert_eq!(log.entries(), ["endless begins", "endless is left"]);
 }
 
-async fn a_signal_that_is_there_wins_and_the_step_never_runs(ground: Ground) {
+async fn a_signal_in_the_inbox_wins_and_the_step_never_runs(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {
@@ -460,14 +464,15 @@ async fn a_signal_that_is_there_wins_and_the_step_never_runs(ground: Ground) {
         if let Some(point) = point {
             harness.crash::<Running<Script>>("run", point);
         }
-        let tally = harness.run_all().await;
-        assert_eq!(tally.crashes, u32::from(point.is_some()));
+        let report = harness.run_all().await;
+        assert_eq!(report.crashes, u32::from(point.is_some()));
         assert_eq!(output(&get(&harness, id).await), json!(true), "{point:?}");
     }
     assert_eq!(log.times("effect"), 0);
 }
 
-/// The first of a signal and of a step in which that signal is sent; then the signal, if it was not the first.
+/// A workflow that selects between a signal and a step that sends it. Then it awaits the signal,
+/// if the step won.
 fn step_beside_its_signal(log: &Log, client: &Client) -> Script {
     let (log, client) = (log.clone(), client.clone());
     script(move |flow, _| {
@@ -498,23 +503,21 @@ async fn a_signal_that_comes_while_a_step_runs_stays_in_the_inbox(ground: Ground
     assert_eq!(log.times("send"), 1);
 }
 
-async fn a_signal_that_came_before_the_worker_died_wins_over_a_step_that_is_not_over(
-    ground: Ground,
-) {
+async fn a_signal_sent_before_a_crash_wins_over_an_unfinished_step(ground: Ground) {
     let log = Log::default();
     let code = step_beside_its_signal(&log, &ground.client);
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
     harness.crash::<Running<Script>>("run", Point::BeforeCommit);
     assert_eq!(harness.run_all().await.crashes, 1);
-    // Nothing of the step is written, and when the workflow is run again the signal is there.
+    // Nothing of the step is written, and the replay finds the signal in the inbox.
     assert_eq!(output(&get(&harness, id).await), json!(["signal", 7]));
     assert_eq!(log.times("send"), 1);
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::StepCompleted), 0);
 }
 
-async fn a_child_that_ends_while_a_step_runs_is_heard_when_that_is_over(ground: Ground) {
+async fn a_running_step_wins_over_a_child_that_ends_meanwhile(ground: Ground) {
     let others = Arc::new(tokio::sync::Mutex::new(ground.runs_children().await));
     let code = script(move |flow, _| {
         let others = others.clone();
@@ -530,13 +533,13 @@ async fn a_child_that_ends_while_a_step_runs_is_heard_when_that_is_over(ground: 
         }
     });
     let mut harness = ground.runs_only(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(statuses(&harness, id).await, [Status::Done]);
     harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), json!(true));
 }
 
-async fn a_thousand_children_beside_a_lone_child_do_not_wake_their_parent(ground: Ground) {
+async fn a_thousand_children_beside_a_single_child_do_not_wake_their_parent(ground: Ground) {
     for lone_ends in [false, true] {
         let code = script(|flow, _| async move {
             let jobs = (0..1_000).map(|n| flow.activity(Double, n));
@@ -551,11 +554,11 @@ async fn a_thousand_children_beside_a_lone_child_do_not_wake_their_parent(ground
         });
         let mut harness = ground.runs(code).await;
         let id = begin(&harness, ()).await;
-        let tally = harness.run().await;
-        assert_eq!(tally.done, 1_000);
+        let report = harness.run().await;
+        assert_eq!(report.done, 1_000);
         assert_eq!(
-            tally.flows, 3,
-            "its own park, and those of the two that wait"
+            report.flows, 3,
+            "its own park, and those of the two waiting children"
         );
         let kids = children(&harness, id).await;
         let mut waiting = kids.iter().filter(|kid| !kid.status.is_terminal());
@@ -565,13 +568,13 @@ async fn a_thousand_children_beside_a_lone_child_do_not_wake_their_parent(ground
             false => (held, json!([1_000, 9])),
         };
         go(&harness, ends.id, 9).await;
-        let tally = harness.run().await;
+        let report = harness.run().await;
         assert_eq!(output(&get(&harness, id).await), expected);
-        assert_eq!((tally.flows, tally.done), (0, 2));
+        assert_eq!((report.flows, report.done), (0, 2));
     }
 }
 
-async fn a_thousand_children_between_lone_children_do_not_wake_their_parent(ground: Ground) {
+async fn a_thousand_children_between_single_children_do_not_wake_their_parent(ground: Ground) {
     let code = script(|flow, _| async move {
         let jobs = (0..1_000).map(|n| flow.activity(Double, n));
         let group = flow.all((jobs.collect::<Vec<_>>(), flow.child::<Kid>(Say::Wait)));
@@ -590,11 +593,11 @@ async fn a_thousand_children_between_lone_children_do_not_wake_their_parent(grou
     for (ends, expected) in expected.into_iter().enumerate() {
         let mut harness = ground.runs(code.clone()).await;
         let id = begin(&harness, ()).await;
-        let tally = harness.run().await;
-        assert_eq!(tally.done, 1_000);
+        let report = harness.run().await;
+        assert_eq!(report.done, 1_000);
         assert_eq!(
-            tally.flows, 4,
-            "its own park, and those of the three that wait"
+            report.flows, 4,
+            "its own park, and those of the three waiting children"
         );
         let kids = children(&harness, id).await;
         let mut waiting = kids.iter().filter(|kid| !kid.status.is_terminal());
@@ -604,20 +607,20 @@ async fn a_thousand_children_between_lone_children_do_not_wake_their_parent(grou
     }
 }
 
-/// Also when there are more of them than can be counted each by itself.
+/// This holds also when there are more groups than join sets.
 async fn groups_in_a_selection_do_not_wake_their_parent_for_each_other(ground: Ground) {
     for (groups, wakes) in [(3_u32, 0), (120, 21)] {
         let code = script(move |flow, _| async move {
             let group = |n| flow.all((flow.activity(Double, n), flow.child::<Kid>(Say::Wait)));
             let groups = (0..u64::from(groups)).map(group).collect::<Vec<_>>();
-            let (first, (doubled, said)) = flow.select(groups).await?;
-            Ok((first, doubled, said))
+            let (first, (doubled, given)) = flow.select(groups).await?;
+            Ok((first, doubled, given))
         });
         let mut harness = ground.runs(code).await;
         let id = begin(&harness, ()).await;
-        let tally = harness.run().await;
-        assert_eq!(tally.done, groups, "the first half of each group");
-        let own = tally.flows - groups;
+        let report = harness.run().await;
+        assert_eq!(report.done, groups, "the activity of each group");
+        let own = report.flows - groups;
         assert!(own <= 1 + wakes, "{own} parks of {groups} groups");
         let kids = children(&harness, id).await;
         let mut waiting = kids.iter().filter(|kid| !kid.status.is_terminal());
@@ -628,7 +631,7 @@ async fn groups_in_a_selection_do_not_wake_their_parent_for_each_other(ground: G
     }
 }
 
-async fn a_failure_in_any_member_wakes_at_once(ground: Ground) {
+async fn a_failure_in_any_group_of_a_selection_wakes_the_parent_at_once(ground: Ground) {
     for broken in 0..2 {
         let code = script(move |flow, _| async move {
             let group = |n| {
@@ -642,7 +645,7 @@ async fn a_failure_in_any_member_wakes_at_once(ground: Ground) {
             Ok(error.to_string())
         });
         let mut harness = ground.runs(code).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let kids = children(&harness, id).await;
         go(&harness, kids[2 * broken].id, 1).await;
         harness.run().await;

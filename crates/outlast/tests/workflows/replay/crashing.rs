@@ -1,4 +1,4 @@
-//! A worker that dies at any edge of any commit: the workflow comes to the same, with the same history.
+//! Crashes before and after each commit: the workflow has the same result and the same history.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -8,12 +8,12 @@ use outlast::workflow::OneOf2;
 use std::collections::BTreeMap;
 
 on_both_stores!(
-    a_workflow_comes_to_the_same_whichever_commit_its_worker_dies_before,
-    a_workflow_comes_to_the_same_whichever_commit_its_worker_dies_after,
-    a_workflow_that_asks_for_the_time_comes_to_the_same_whichever_commit_its_worker_dies_before,
-    a_workflow_that_asks_for_the_time_comes_to_the_same_whichever_commit_its_worker_dies_after,
-    a_workflow_comes_to_the_same_however_often_its_workers_die,
-    a_workflow_comes_to_the_same_when_it_is_run_from_the_start_after_each_commit,
+    a_crash_before_any_commit_does_not_change_the_result_of_a_workflow,
+    a_crash_after_any_commit_does_not_change_the_result_of_a_workflow,
+    a_crash_before_any_commit_does_not_change_a_workflow_that_asks_for_the_time,
+    a_crash_after_any_commit_does_not_change_a_workflow_that_asks_for_the_time,
+    repeated_crashes_do_not_change_the_result_of_a_workflow,
+    a_replay_after_each_commit_does_not_change_the_result_of_a_workflow,
 );
 
 /// A job with an effect.
@@ -38,7 +38,7 @@ fn effect() -> Effect {
     Effect(Log::default())
 }
 
-/// A job that works when it is tried again.
+/// A job that succeeds at its second attempt.
 struct Flaky(Log);
 
 impl Job for Flaky {
@@ -47,7 +47,7 @@ impl Job for Flaky {
     type Output = String;
 
     async fn perform(&self, what: String, cx: &Context) -> Result<String, JobError> {
-        // A try that ended with its worker is not one that has failed.
+        // A crash is not a failed attempt.
         if cx.attempt() == cx.crashes() {
             return Err(JobError::retry("not yet"));
         }
@@ -60,8 +60,8 @@ impl Job for Flaky {
     }
 }
 
-/// What is put through every edge. Together they use every call that there is; each is short, since it is run once for each
-/// of its edges.
+/// The workflows of these tests. Together they use every kind of call. Each is short, because it
+/// runs once for each crash before or after one of its commits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part {
     Steps,
@@ -69,8 +69,8 @@ enum Part {
     Handles,
     Groups,
     Selections,
-    /// Begins another run, and leaves children behind.
-    Renewal,
+    /// Continues as new, and leaves children behind.
+    NewRun,
     /// Waits until it is cancelled, and cleans up.
     Cleanup,
 }
@@ -81,7 +81,7 @@ const PARTS: [Part; 7] = [
     Part::Handles,
     Part::Groups,
     Part::Selections,
-    Part::Renewal,
+    Part::NewRun,
     Part::Cleanup,
 ];
 
@@ -94,7 +94,8 @@ impl Part {
         }
     }
 
-    /// What was about to be written happens once more, and no more than that: of a group, the steps that run side by side.
+    /// Returns how many effects a crash may repeat: those of the steps whose results were not
+    /// written. In a group, two steps run concurrently.
     fn repeated_at_most(self, point: Point) -> usize {
         match point {
             Point::BeforeCommit if self == Part::Groups => 2,
@@ -104,8 +105,8 @@ impl Part {
     }
 }
 
-/// Whether the code asks for the time: then what a step came to is written before the code hears of it. Else the code hears
-/// of it at once, and it is written with what follows.
+/// Whether the code asks for the time. If it does, the result of a step is written before the code
+/// gets it. If not, the code gets it at once, and it is written with what follows.
 #[derive(Clone, Copy, Debug)]
 enum Time {
     Asked,
@@ -128,7 +129,7 @@ fn code(part: Part, time: Time, log: &Log, client: &Client) -> Script {
                 Part::Handles => handles(&flow, &mut seen).await?,
                 Part::Groups => groups(&flow, &log, &mut seen).await?,
                 Part::Selections => selections(&flow, &log, &client, &mut seen).await?,
-                Part::Renewal => return renewal(&flow, &log, &client, input).await,
+                Part::NewRun => return new_run(&flow, &log, &client, input).await,
                 Part::Cleanup => cleanup(&flow, &log).await?,
             }
             Ok(json!(seen))
@@ -147,7 +148,7 @@ async fn steps(flow: &Flow, log: &Log, seen: &mut Results, now: String) -> FlowR
         Ok::<_, String>(1)
     });
     seen.push(json!(pay.await?));
-    // One that waits for something is not over when it is first run on.
+    // A step that yields is not complete after its first poll.
     let slow = log.clone();
     let slow = flow.step("takes a while", async move || {
         tokio::task::yield_now().await;
@@ -159,8 +160,8 @@ async fn steps(flow: &Flow, log: &Log, seen: &mut Results, now: String) -> FlowR
     let failed = flow.step("fails", async || Err::<u64, _>("no")).await;
     seen.push(json!(failed.unwrap_err().to_string()));
     flow.sleep(SECOND).await?;
-    let shielded = flow.uncancellable(async { log.step(flow, "shielded", 12).await });
-    seen.push(json!(shielded.await?));
+    let protected = flow.uncancellable(async { log.step(flow, "uncancellable", 12).await });
+    seen.push(json!(protected.await?));
     Ok(())
 }
 
@@ -194,14 +195,14 @@ async fn activities(flow: &Flow, log: &Log, seen: &mut Results) -> FlowResult<()
 async fn handles(flow: &Flow, seen: &mut Results) -> FlowResult<()> {
     seen.push(json!(flow.child::<Kid>(Say::Give(2)).await?));
     seen.push(json!(flow.machine(New::<Double>(2)).await?));
-    let late = flow.child::<Kid>(Say::Renew(1)).timeout(SECOND);
+    let late = flow.child::<Kid>(Say::ContinueAsNew(1)).timeout(SECOND);
     seen.push(json!(late.await?));
 
     let machine = flow
         .machine(New::<Turnstile>(Turn::Wait(3)))
         .start()
         .await?;
-    let kid = flow.start_child::<Kid>(Say::Renew(2)).await?;
+    let kid = flow.start_child::<Kid>(Say::ContinueAsNew(2)).await?;
     seen.push(json!(machine.child().signal(Go(4)).await?));
     seen.push(json!(kid.child().signal(Go(5)).await?));
     seen.push(json!((kid.join().await?, machine.join().await?)));
@@ -265,7 +266,7 @@ async fn selections(flow: &Flow, log: &Log, client: &Client, seen: &mut Results)
     Ok(())
 }
 
-/// Has a signal sent to itself, once over all tries.
+/// Sends a signal to the workflow itself, once over all attempts.
 async fn sends<S: Signal>(flow: &Flow, client: &Client, signal: S) -> FlowResult<()> {
     let (id, key, client) = (flow.id(), flow.uuid(), client.clone());
     let send = flow.step("send", async move || {
@@ -274,19 +275,19 @@ async fn sends<S: Signal>(flow: &Flow, client: &Client, signal: S) -> FlowResult
     send.await
 }
 
-async fn renewal(flow: &Flow, log: &Log, client: &Client, input: Value) -> FlowResult<Value> {
+async fn new_run(flow: &Flow, log: &Log, client: &Client, input: Value) -> FlowResult<Value> {
     leaves_children(flow).await?;
     if flow.run() == 1 {
         sends(flow, client, Halt(11)).await?;
         return flow.continue_as_new("what was handed over");
     }
-    // What was sent to the run before is heard by this one.
+    // The second run receives the signal that was sent to the first.
     let late = flow.signal::<Halt>().await?.0;
     let last = log.step(flow, "in the second run", 9).await?;
     Ok(json!([input, late, last]))
 }
 
-/// Leaves a child of each policy, for the end of the instance.
+/// Starts a child with each close policy, for the end of the instance.
 async fn leaves_children(flow: &Flow) -> FlowResult<()> {
     let policies = [
         ClosePolicy::Abandon,
@@ -309,7 +310,7 @@ async fn cleanup(flow: &Flow, log: &Log) -> FlowResult<()> {
         return Ok(());
     };
     assert!(cancelled.is_cancelled());
-    assert!(log.step(flow, "not shielded", 2).await.is_err());
+    assert!(log.step(flow, "cancellable", 2).await.is_err());
     let undo = async {
         log.step(flow, "undo", 3).await?;
         log.step(flow, "undo more", 4).await?;
@@ -338,7 +339,7 @@ fn worker(ground: &Ground, part: Part, time: Time, log: &Log) -> HarnessBuilder 
         .machine(Flaky(log.clone()))
 }
 
-/// What there is to compare: what it came to, its histories, its children, its effects by how often.
+/// What the tests compare: output, histories, children, and how often each effect happened.
 struct Seen {
     output: Option<Value>,
     histories: Vec<Vec<String>>,
@@ -358,16 +359,16 @@ async fn seen_by(mut harness: Harness, part: Part, log: &Log, crashes: &[(Point,
     for (point, nth) in crashes {
         harness.crash_any(*point, *nth);
     }
-    let (mut commits, mut deaths) = (0, 0);
+    let (mut commits, mut crashed) = (0, 0);
     if part == Part::Cleanup {
-        let tally = harness.run().await;
-        (commits, deaths) = (tally.steps, tally.crashes);
+        let report = harness.run().await;
+        (commits, crashed) = (report.steps, report.crashes);
         harness.expect(id).await.awaits_children();
         harness.cancel(id, Note::by("ada")).await.unwrap();
     }
-    let tally = harness.run_all().await;
-    (commits, deaths) = (commits + tally.steps, deaths + tally.crashes);
-    assert_eq!(deaths as usize, crashes.len(), "{part:?} {crashes:?}");
+    let report = harness.run_all().await;
+    (commits, crashed) = (commits + report.steps, crashed + report.crashes);
+    assert_eq!(crashed as usize, crashes.len(), "{part:?} {crashes:?}");
     let row = get(&harness, id).await;
     let error = row.last_error.as_deref().unwrap_or_default();
     assert_eq!(row.status, part.ends_as(), "{part:?} {crashes:?}: {error}");
@@ -390,13 +391,13 @@ async fn seen_by(mut harness: Harness, part: Part, log: &Log, crashes: &[(Point,
     }
 }
 
-/// What an event carries apart from moments, ids and places: they are others for each instance.
+/// The fields of events that are compared. Times, ids and positions differ between instances.
 const CARRIED: [&str; 8] = [
     "result", "error", "failed", "winner", "payload", "version", "answer", "reason",
 ];
 
-/// A history without moments and ids, and without what says what was waited for and who was alive when somebody looked:
-/// who looks later may find that it has come.
+/// Returns a history without times and ids, and without the events that depend on when the code
+/// ran. Code that runs later may find that a signal or the end of a child has already come.
 async fn recorded(harness: &Harness, id: Scripted, run: i32) -> Vec<String> {
     let mut events = history(harness, id, run).await;
     events.retain(|event| {
@@ -425,18 +426,18 @@ async fn recorded(harness: &Harness, id: Scripted, run: i32) -> Vec<String> {
         .collect()
 }
 
-async fn dies_everywhere(ground: Ground, time: Time, point: Point) {
+async fn crash_everywhere(ground: Ground, time: Time, point: Point) {
     let mut commits = 0;
     for part in PARTS {
         let usual = once(&ground, part, time, &[]).await;
         assert!(usual.effects.values().all(|times| *times == 1), "{part:?}");
-        if matches!(part, Part::Renewal | Part::Cleanup) {
-            treated_by_their_policies(&usual);
+        if matches!(part, Part::NewRun | Part::Cleanup) {
+            check_close_policies(&usual);
         }
         for nth in 1..=usual.commits {
             let at = format!("{part:?}, {point:?} of commit {nth}");
             let seen = once(&ground, part, time, &[(point, nth)]).await;
-            came_to_the_same(&seen, &usual, &at);
+            assert_same(&seen, &usual, &at);
             let again: usize = seen.effects.values().map(|times| times - 1).sum();
             assert!(
                 again <= part.repeated_at_most(point),
@@ -450,22 +451,23 @@ async fn dies_everywhere(ground: Ground, time: Time, point: Point) {
 }
 
 #[track_caller]
-fn came_to_the_same(seen: &Seen, usual: &Seen, at: &str) {
+fn assert_same(seen: &Seen, usual: &Seen, at: &str) {
     assert_eq!(seen.output, usual.output, "{at}");
     assert_eq!(seen.histories, usual.histories, "{at}");
     assert_eq!(seen.children, usual.children, "{at}");
     assert_eq!(names(seen), names(usual), "{at}");
 }
 
-/// The names of the effects. The key of the payment is another one for each instance, and one for all of its tries.
+/// Returns the names of the effects. The key of the payment differs between instances, but not
+/// between the attempts of one.
 fn names(seen: &Seen) -> Vec<&str> {
     let names = seen.effects.keys();
     let names = names.map(|it| if it.starts_with("key ") { "key" } else { it });
     names.collect()
 }
 
-/// Of the children that each run has left, one is left alone, and two have ended.
-fn treated_by_their_policies(seen: &Seen) {
+/// Checks the children that each run has left: one goes on, and two have ended.
+fn check_close_policies(seen: &Seen) {
     let kid = |status| ("kid".to_owned(), status);
     let expected = [
         kid(Status::AwaitingSignal),
@@ -476,33 +478,33 @@ fn treated_by_their_policies(seen: &Seen) {
     assert_eq!(left.count(), seen.histories.len(), "{:?}", seen.children);
 }
 
-async fn a_workflow_comes_to_the_same_whichever_commit_its_worker_dies_before(ground: Ground) {
-    dies_everywhere(ground, Time::Unasked, Point::BeforeCommit).await;
+async fn a_crash_before_any_commit_does_not_change_the_result_of_a_workflow(ground: Ground) {
+    crash_everywhere(ground, Time::Unasked, Point::BeforeCommit).await;
 }
 
-async fn a_workflow_comes_to_the_same_whichever_commit_its_worker_dies_after(ground: Ground) {
-    dies_everywhere(ground, Time::Unasked, Point::AfterCommit).await;
+async fn a_crash_after_any_commit_does_not_change_the_result_of_a_workflow(ground: Ground) {
+    crash_everywhere(ground, Time::Unasked, Point::AfterCommit).await;
 }
 
-async fn a_workflow_that_asks_for_the_time_comes_to_the_same_whichever_commit_its_worker_dies_before(
+async fn a_crash_before_any_commit_does_not_change_a_workflow_that_asks_for_the_time(
     ground: Ground,
 ) {
-    dies_everywhere(ground, Time::Asked, Point::BeforeCommit).await;
+    crash_everywhere(ground, Time::Asked, Point::BeforeCommit).await;
 }
 
-async fn a_workflow_that_asks_for_the_time_comes_to_the_same_whichever_commit_its_worker_dies_after(
+async fn a_crash_after_any_commit_does_not_change_a_workflow_that_asks_for_the_time(
     ground: Ground,
 ) {
-    dies_everywhere(ground, Time::Asked, Point::AfterCommit).await;
+    crash_everywhere(ground, Time::Asked, Point::AfterCommit).await;
 }
 
-async fn a_workflow_comes_to_the_same_however_often_its_workers_die(ground: Ground) {
+async fn repeated_crashes_do_not_change_the_result_of_a_workflow(ground: Ground) {
     for part in PARTS {
         for time in [Time::Unasked, Time::Asked] {
             let usual = once(&ground, part, time, &[]).await;
             for every in 2..=4 {
-                // Before one commit and after another, again and again, but for the last: who is run from the start finds that
-                // something has come, and has a park less to write.
+                // The crashes come before and after commits in turn, except for the last commit. A
+                // replay may find that an arrival has come, and then writes one park less.
                 let points = [Point::BeforeCommit, Point::AfterCommit]
                     .into_iter()
                     .cycle();
@@ -510,15 +512,13 @@ async fn a_workflow_comes_to_the_same_however_often_its_workers_die(ground: Grou
                 let crashes: Vec<_> = points.zip(crashes).collect();
                 let seen = once(&ground, part, time, &crashes).await;
                 let at = format!("{part:?} {time:?}, at every commit of {every}");
-                came_to_the_same(&seen, &usual, &at);
+                assert_same(&seen, &usual, &at);
             }
         }
     }
 }
 
-async fn a_workflow_comes_to_the_same_when_it_is_run_from_the_start_after_each_commit(
-    ground: Ground,
-) {
+async fn a_replay_after_each_commit_does_not_change_the_result_of_a_workflow(ground: Ground) {
     for part in PARTS {
         for time in [Time::Unasked, Time::Asked] {
             let at = format!("{part:?} {time:?}");
@@ -526,7 +526,7 @@ async fn a_workflow_comes_to_the_same_when_it_is_run_from_the_start_after_each_c
             let log = Log::default();
             let worker = worker(&ground, part, time, &log).run_ahead(0);
             let seen = seen_by(worker.build().await.unwrap(), part, &log, &[]).await;
-            came_to_the_same(&seen, &usual, &at);
+            assert_same(&seen, &usual, &at);
             assert!(seen.effects.values().all(|times| *times == 1), "{at}");
         }
     }

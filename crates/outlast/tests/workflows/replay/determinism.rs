@@ -1,4 +1,4 @@
-//! Code that cannot be run again, and code that does not fit its history.
+//! Code that cannot be replayed, and code that does not fit its history.
 
 use crate::support::*;
 use futures_util::future::Either;
@@ -18,50 +18,55 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
 
 on_both_stores!(
-    a_foreign_await_blocks_and_names_the_call_before_and_the_remedy,
-    a_channel_and_a_task_block,
+    an_await_that_is_not_durable_blocks_and_names_the_previous_call_and_the_remedy,
+    awaiting_a_channel_beside_a_durable_call_blocks,
     a_spawned_task_blocks_and_never_runs,
-    what_is_foreign_blocks_also_beside_calls_in_a_combinator_that_keeps_wakers,
-    what_is_foreign_works_inside_a_step,
-    another_kind_of_call_blocks_with_both_sides_shown,
-    another_name_blocks_with_both_sides_shown,
-    a_removed_call_blocks_with_both_sides_shown,
-    an_added_call_blocks_with_both_sides_shown,
-    an_early_end_blocks_with_both_sides_shown,
-    another_order_blocks_with_both_sides_shown,
+    a_sleep_that_is_not_durable_blocks_in_a_combinator_that_keeps_wakers,
+    awaits_that_are_not_durable_work_inside_a_step,
+    a_call_of_another_kind_blocks_and_shows_both_sides,
+    a_call_with_another_name_blocks_and_shows_both_sides,
+    a_removed_call_blocks_and_shows_both_sides,
+    an_added_call_blocks_and_shows_both_sides,
+    an_early_end_blocks_and_shows_both_sides,
+    calls_in_another_order_block_and_show_both_sides,
     a_child_of_another_workflow_blocks,
     a_member_that_was_added_to_a_group_blocks,
     a_call_that_was_taken_out_of_its_group_blocks,
-    a_child_that_is_given_what_a_clock_says_blocks_and_names_the_call_and_the_remedy,
-    a_timer_that_goes_by_a_clock_blocks_and_names_the_call_and_the_remedy,
-    what_another_process_has_given_stands_and_does_not_block,
-    what_another_process_has_given_is_told_once_with_both_sides_and_the_remedy,
-    a_map_without_an_order_in_an_input_is_no_difference,
-    a_blocked_workflow_keeps_its_history_but_for_one_event,
-    a_blocked_workflow_goes_on_when_a_build_that_fits_runs_it,
-    a_blocked_workflow_is_tried_with_growing_pauses_and_never_fails,
+    a_child_input_from_a_clock_blocks_and_names_the_call_and_the_remedy,
+    a_timer_set_from_a_clock_blocks_and_names_the_call_and_the_remedy,
+    a_differing_input_from_another_process_does_not_block,
+    a_replay_warns_once_of_differing_inputs_from_another_process,
+    an_input_with_an_unordered_map_does_not_block,
+    a_blocked_workflow_adds_one_event_to_its_history,
+    a_blocked_workflow_goes_on_with_a_build_that_fits_its_history,
+    a_blocked_workflow_is_retried_with_backoff_and_never_fails,
     a_blocked_workflow_keeps_its_signals_and_its_cancel,
     a_step_before_a_block_is_not_run_again,
-    a_result_that_the_code_has_no_type_for_blocks_with_both_sides_shown,
-    a_result_in_a_group_that_the_code_has_no_type_for_blocks,
-    an_event_whose_data_cannot_be_read_blocks_and_names_it,
-    a_signal_that_cannot_be_read_is_the_error_of_its_call,
-    a_panic_of_the_code_fails_the_workflow_alone,
+    a_result_that_no_longer_decodes_blocks_and_shows_both_sides,
+    a_result_in_a_group_that_no_longer_decodes_blocks,
+    an_event_with_unreadable_data_blocks_and_is_named,
+    a_signal_that_does_not_decode_fails_its_call,
+    a_panic_of_the_code_fails_only_its_own_workflow,
     a_panic_after_a_step_leaves_its_result_in_the_history,
 );
 
-/// The error of a workflow that is blocked.
+/// Runs a workflow that gets blocked, and returns its error.
 async fn blocked(harness: &mut Harness, id: Scripted) -> String {
     harness.run().await;
     let row = get(harness, id).await;
     let error = row.last_error.clone().unwrap_or_default();
     assert_eq!(row.status, Status::Runnable, "{error}");
-    assert!(row.eligible_at > harness.time(), "it is tried later");
+    assert!(
+        row.eligible_at > harness.time(),
+        "the workflow is tried again later"
+    );
     assert!(error.starts_with(BLOCKED), "{error}");
     error
 }
 
-async fn a_foreign_await_blocks_and_names_the_call_before_and_the_remedy(ground: Ground) {
+async fn an_await_that_is_not_durable_blocks_and_names_the_previous_call_and_the_remedy(
+    ground: Ground,
+) {
     let code = script(|flow, _| async move {
         number(&flow, "the last one", 1).await?;
         tokio::time::sleep(SECOND).await;
@@ -83,17 +88,17 @@ async fn a_foreign_await_blocks_and_names_the_call_before_and_the_remedy(ground:
     assert!(error.contains("after the start"), "{error}");
 }
 
-async fn a_channel_and_a_task_block(ground: Ground) {
+async fn awaiting_a_channel_beside_a_durable_call_blocks(ground: Ground) {
     let (sender, receiver) = tokio::sync::mpsc::channel::<u64>(1);
     let receiver = std::sync::Arc::new(tokio::sync::Mutex::new(receiver));
     let code = script(move |flow, _| {
         let receiver = receiver.clone();
         async move {
             number(&flow, "one", 1).await?;
-            let heard = async { receiver.lock().await.recv().await };
-            // Also beside a call that is durable.
-            let (heard, _) = futures_util::join!(heard, flow.signal::<Go>().into_future());
-            Ok(heard)
+            let received = async { receiver.lock().await.recv().await };
+            // The code awaits the channel beside a durable call.
+            let (received, _) = futures_util::join!(received, flow.signal::<Go>().into_future());
+            Ok(received)
         }
     });
     let mut harness = ground.runs(code).await;
@@ -117,16 +122,14 @@ async fn a_spawned_task_blocks_and_never_runs(ground: Ground) {
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
     let error = blocked(&mut harness, id).await;
-    // It does not wait for the task, so that it comes to its next call before it is caught.
+    // The code does not wait for the task, so it makes its next call before it is blocked.
     assert!(error.contains("after call 2: step \"next\""), "{error}");
     assert!(error.contains("a task that the code spawns"), "{error}");
     assert!(error.contains("flow.all("), "{error}");
     assert!(log.entries().is_empty());
 }
 
-async fn what_is_foreign_blocks_also_beside_calls_in_a_combinator_that_keeps_wakers(
-    ground: Ground,
-) {
+async fn a_sleep_that_is_not_durable_blocks_in_a_combinator_that_keeps_wakers(ground: Ground) {
     let code = script(|flow, _| async move {
         let mut calls = FuturesUnordered::new();
         calls.push(flow.activity(Double, 1).into_future().boxed());
@@ -148,7 +151,7 @@ async fn what_is_foreign_blocks_also_beside_calls_in_a_combinator_that_keeps_wak
     assert!(children(&harness, id).await.is_empty());
 }
 
-async fn what_is_foreign_works_inside_a_step(ground: Ground) {
+async fn awaits_that_are_not_durable_work_inside_a_step(ground: Ground) {
     let code = script(|flow, _| async move {
         let foreign = flow.step("foreign", async || {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -161,20 +164,20 @@ async fn what_is_foreign_works_inside_a_step(ground: Ground) {
     assert_eq!(result_of(&ground, code, ()).await, json!(7));
 }
 
-/// What the changed code of a workflow that stands at a timer is told.
+/// Returns the error of changed code that replays a workflow which waits for a timer.
 async fn changed(ground: &Ground, code: Script) -> String {
     let mut old = ground.runs(original()).await;
-    let id = ran(&mut old, ()).await;
+    let id = begin_and_run(&mut old, ()).await;
     old.expect(id).await.sleeps();
     let before = history(&old, id, 1).await;
     old.advance(SECOND).await;
     let mut new = ground.runs(code).await;
     let error = blocked(&mut new, id).await;
     let after = history(&new, id, 1).await;
-    assert_eq!(after[..before.len()], before, "nothing is edited");
+    assert_eq!(after[..before.len()], before, "no event is changed");
     assert_eq!(after.len(), before.len() + 1);
     assert_eq!(after.last().unwrap().kind, EventKind::ReplayBlocked);
-    // The next try says nothing new.
+    // The next attempt adds no event.
     new.advance(HOUR).await;
     assert_eq!(blocked(&mut new, id).await, error);
     assert_eq!(history(&new, id, 1).await.len(), before.len() + 1);
@@ -198,7 +201,7 @@ fn says(error: &str, parts: [&str; 2]) {
     assert!(error.contains(found), "{error}");
 }
 
-async fn another_kind_of_call_blocks_with_both_sides_shown(ground: Ground) {
+async fn a_call_of_another_kind_blocks_and_shows_both_sides(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "one", 1).await?;
         number(&flow, "double", 2).await
@@ -208,14 +211,14 @@ async fn another_kind_of_call_blocks_with_both_sides_shown(ground: Ground) {
     says(&error, [expected, "call 2: step \"double\""]);
 }
 
-async fn another_name_blocks_with_both_sides_shown(ground: Ground) {
+async fn a_call_with_another_name_blocks_and_shows_both_sides(ground: Ground) {
     let code = script(|flow, _| async move { number(&flow, "uno", 1).await });
     let error = changed(&ground, code).await;
     let expected = "event 2: step_completed \"one\" of call 1";
     says(&error, [expected, "call 1: step \"uno\""]);
 }
 
-async fn a_removed_call_blocks_with_both_sides_shown(ground: Ground) {
+async fn a_removed_call_blocks_and_shows_both_sides(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.activity(Double, 2).await?;
         flow.child::<Kid>(Say::Give(3)).await?;
@@ -226,7 +229,7 @@ async fn a_removed_call_blocks_with_both_sides_shown(ground: Ground) {
     says(&error, [expected, "call 1: activity \"double\""]);
 }
 
-async fn an_added_call_blocks_with_both_sides_shown(ground: Ground) {
+async fn an_added_call_blocks_and_shows_both_sides(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "one", 1).await?;
         flow.signal::<Go>().timeout(SECOND).await?;
@@ -237,7 +240,7 @@ async fn an_added_call_blocks_with_both_sides_shown(ground: Ground) {
     says(&error, ["of call 2", "call 2: select"]);
 }
 
-async fn an_early_end_blocks_with_both_sides_shown(ground: Ground) {
+async fn an_early_end_blocks_and_shows_both_sides(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "one", 1).await?;
         flow.activity(Double, 2).await
@@ -247,7 +250,7 @@ async fn an_early_end_blocks_with_both_sides_shown(ground: Ground) {
     says(&error, ["child_scheduled \"kid\" of call 3", found]);
 }
 
-async fn another_order_blocks_with_both_sides_shown(ground: Ground) {
+async fn calls_in_another_order_block_and_show_both_sides(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "one", 1).await?;
         flow.child::<Kid>(Say::Give(3)).await?;
@@ -278,7 +281,7 @@ async fn a_member_that_was_added_to_a_group_blocks(ground: Ground) {
         })
     };
     let mut old = ground.runs(grouped(2)).await;
-    let id = ran(&mut old, ()).await;
+    let id = begin_and_run(&mut old, ()).await;
     old.advance(SECOND).await;
     let mut new = ground.runs(grouped(3)).await;
     let error = blocked(&mut new, id).await;
@@ -299,7 +302,7 @@ async fn a_call_that_was_taken_out_of_its_group_blocks(ground: Ground) {
         Ok(())
     });
     let mut old = ground.runs(grouped).await;
-    let id = ran(&mut old, ()).await;
+    let id = begin_and_run(&mut old, ()).await;
     go(&old, children(&old, id).await[1].id, 1).await;
     let mut others = ground.runs_children().await;
     others.run().await;
@@ -311,14 +314,14 @@ async fn a_call_that_was_taken_out_of_its_group_blocks(ground: Ground) {
     old.expect(id).await.is_done();
 }
 
-/// A clock that is not the workflow's: how long ago the test began, and an hour.
+/// A clock that is not the workflow's: the time since the test began, and an hour.
 fn clock() -> Duration {
     static BEGUN: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
     let begun = *BEGUN;
     HOUR + SystemTime::now().duration_since(begun).unwrap()
 }
 
-/// Gives a child, whose end it waits for, the time.
+/// A workflow that passes the time of the clock to a child, and awaits the child.
 fn gives_the_time() -> Script {
     script(|flow, _| async move {
         number(&flow, "one", 1).await?;
@@ -328,25 +331,23 @@ fn gives_the_time() -> Script {
     })
 }
 
-async fn a_child_that_is_given_what_a_clock_says_blocks_and_names_the_call_and_the_remedy(
-    ground: Ground,
-) {
+async fn a_child_input_from_a_clock_blocks_and_names_the_call_and_the_remedy(ground: Ground) {
     let mut harness = ground.runs(gives_the_time()).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.advance(SECOND).await;
     let error = blocked(&mut harness, id).await;
     let expected = "child_scheduled \"kid\" of call 2 as it was given then";
     let found = "call 2: child \"kid\" given something else";
     says(&error, [expected, found]);
     says(&error, ["read a clock", "use flow.now()"]);
-    // The child is what it was.
+    // The child is not affected.
     assert_eq!(statuses(&harness, id).await, [Status::Done]);
 }
 
-async fn a_timer_that_goes_by_a_clock_blocks_and_names_the_call_and_the_remedy(ground: Ground) {
+async fn a_timer_set_from_a_clock_blocks_and_names_the_call_and_the_remedy(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.start_child::<Kid>(Say::Give(1)).await?;
-        // The end of the child wakes it before the time is up.
+        // The end of the child wakes the workflow before the timer is due.
         let until = flow.sleep(clock()).into_future();
         let (kid, until) = futures_util::join!(kid.join().into_future(), until);
         kid.and(until)
@@ -359,11 +360,11 @@ async fn a_timer_that_goes_by_a_clock_blocks_and_names_the_call_and_the_remedy(g
     says(&error, ["read a clock", "use flow.now()"]);
 }
 
-/// It may be of another build, whose types have other members, or have other settings; and no build could come to what a
-/// clock has once said.
-async fn what_another_process_has_given_stands_and_does_not_block(ground: Ground) {
+/// Another process may be another build, whose types have other fields. It may have other
+/// settings. And no build can compute the time that a clock has once returned.
+async fn a_differing_input_from_another_process_does_not_block(ground: Ground) {
     let mut harness = ground.runs(gives_the_time()).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     ground
         .tamper(
             "update events set data = json(replace(cast(data as text), '\"process\":', '\"before\":'))",
@@ -374,40 +375,38 @@ async fn what_another_process_has_given_stands_and_does_not_block(ground: Ground
     assert_eq!(output(&get(&harness, id).await), output(&kid));
 }
 
-async fn what_another_process_has_given_is_told_once_with_both_sides_and_the_remedy(
-    ground: Ground,
-) {
+async fn a_replay_warns_once_of_differing_inputs_from_another_process(ground: Ground) {
     let code = script(|flow, _| async move {
         let time = || Say::Sleep(1_000, u64::try_from(clock().as_nanos()).unwrap());
         flow.child::<Kid>(time()).await?;
         flow.child::<Kid>(time()).await
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let by_another =
         "update events set data = json(replace(cast(data as text), '\"process\":', '\"before\":'))";
     let mut warnings = Vec::new();
-    // It is run again at the end of each child, the second time with a difference in both.
+    // The code replays at the end of each child. The second time, both inputs differ.
     for _ in 0..2 {
         ground.tamper(by_another).await;
         harness.advance(SECOND).await;
         warnings.push(Warnings::of(harness.run()).await);
     }
     harness.expect(id).await.is_done();
-    for told in warnings {
-        let [told] = &told[..] else {
-            panic!("not one warning: {told:?}");
+    for messages in warnings {
+        let [warning] = &messages[..] else {
+            panic!("not one warning: {messages:?}");
         };
         let expected = "the history has event 2: child_scheduled \"kid\" of call 1";
         says(
-            told,
+            warning,
             [expected, "call 1: child \"kid\" given something else"],
         );
-        says(told, ["read a clock", "use flow.now()"]);
+        says(warning, ["read a clock", "use flow.now()"]);
     }
 }
 
-/// What is warned of while something runs.
+/// The warnings that are logged while a future runs.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);
 
@@ -440,7 +439,7 @@ impl<S: tracing::Subscriber> Layer<S> for Warnings {
     }
 }
 
-async fn a_map_without_an_order_in_an_input_is_no_difference(ground: Ground) {
+async fn an_input_with_an_unordered_map_does_not_block(ground: Ground) {
     struct Adds;
 
     impl Job for Adds {
@@ -454,25 +453,25 @@ async fn a_map_without_an_order_in_an_input_is_no_difference(ground: Ground) {
     }
 
     let code = script(|flow, _| async move {
-        // So many that they hardly ever stand in the same order twice.
+        // With so many keys, two maps hardly ever have the same order.
         let all: HashMap<String, u64> = (0..50).map(|n| (format!("n{n}"), n)).collect();
         flow.activity(Adds, all).await
     });
     let worker = ground.worker().workflow(code).machine(Adds);
     let mut harness = worker.build().await.unwrap();
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!(1225));
 }
 
-async fn a_blocked_workflow_keeps_its_history_but_for_one_event(ground: Ground) {
+async fn a_blocked_workflow_adds_one_event_to_its_history(ground: Ground) {
     let code = script(|flow, _| async move { flow.sleep(SECOND).await });
     let error = changed(&ground, code).await;
     says(&error, ["call 1", "call 1: timer"]);
 }
 
-async fn a_blocked_workflow_goes_on_when_a_build_that_fits_runs_it(ground: Ground) {
+async fn a_blocked_workflow_goes_on_with_a_build_that_fits_its_history(ground: Ground) {
     let mut old = ground.runs(original()).await;
-    let id = ran(&mut old, ()).await;
+    let id = begin_and_run(&mut old, ()).await;
     old.advance(SECOND).await;
     let mut other = ground
         .runs(script(|flow, _| async move { flow.sleep(SECOND).await }))
@@ -482,12 +481,15 @@ async fn a_blocked_workflow_goes_on_when_a_build_that_fits_runs_it(ground: Groun
     let row = get(&old, id).await;
     assert_eq!(row.status, Status::Done);
     assert_eq!(row.last_error, None);
-    let told = told(&old, id).await;
-    assert_eq!(told.last().unwrap(), "run_completed");
-    assert_eq!(told.iter().filter(|it| *it == "replay_blocked").count(), 1);
+    let events = history_words(&old, id).await;
+    assert_eq!(events.last().unwrap(), "run_completed");
+    assert_eq!(
+        events.iter().filter(|it| *it == "replay_blocked").count(),
+        1
+    );
 }
 
-async fn a_blocked_workflow_is_tried_with_growing_pauses_and_never_fails(ground: Ground) {
+async fn a_blocked_workflow_is_retried_with_backoff_and_never_fails(ground: Ground) {
     let code = script(|_, _| async move {
         tokio::task::yield_now().await;
         Ok(1)
@@ -517,7 +519,7 @@ async fn a_blocked_workflow_keeps_its_signals_and_its_cancel(ground: Ground) {
         })
     };
     let mut old = ground.runs(build("one")).await;
-    let id = ran(&mut old, ()).await;
+    let id = begin_and_run(&mut old, ()).await;
     go(&old, id.get(), 7).await;
     let mut new = ground.runs(build("uno")).await;
     blocked(&mut new, id).await;
@@ -548,21 +550,21 @@ async fn a_step_before_a_block_is_not_run_again(ground: Ground) {
     }
     assert_eq!(log.times("charge"), 1);
     let expected = ["run_started", "step_completed 1 charge", "replay_blocked"];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(history_words(&harness, id).await, expected);
 }
 
-async fn a_result_that_the_code_has_no_type_for_blocks_with_both_sides_shown(ground: Ground) {
+async fn a_result_that_no_longer_decodes_blocks_and_shows_both_sides(ground: Ground) {
     let code = script(|flow, _| async move {
         let seen = number(&flow, "one", 1).await?;
         flow.signal::<Go>().await?;
         Ok(seen)
     });
     let mut old = ground.runs(code).await;
-    let id = ran(&mut old, ()).await;
+    let id = begin_and_run(&mut old, ()).await;
     go(&old, id.get(), 1).await;
     let changed = script(|flow, _| async move {
         let seen = flow.step("one", async || Ok::<_, String>(String::new()));
-        // It is not for the code to survive.
+        // The workflow is blocked, although the code ignores the error.
         let seen = seen.await.unwrap_or_default();
         flow.signal::<Go>().await?;
         Ok(seen)
@@ -578,7 +580,7 @@ async fn a_result_that_the_code_has_no_type_for_blocks_with_both_sides_shown(gro
     assert_eq!(output(&get(&old, id).await), json!(1));
 }
 
-async fn a_result_in_a_group_that_the_code_has_no_type_for_blocks(ground: Ground) {
+async fn a_result_in_a_group_that_no_longer_decodes_blocks(ground: Ground) {
     struct Doubles;
 
     impl Job for Doubles {
@@ -598,7 +600,7 @@ async fn a_result_in_a_group_that_the_code_has_no_type_for_blocks(ground: Ground
         Ok(doubled)
     });
     let mut old = ground.runs(code).await;
-    let id = ran(&mut old, ()).await;
+    let id = begin_and_run(&mut old, ()).await;
     go(&old, id.get(), 1).await;
     let changed = script(|flow, _| async move {
         let doubled = flow.all((flow.activity(Double, 1), flow.activity(Doubles, 2)));
@@ -616,8 +618,8 @@ async fn a_result_in_a_group_that_the_code_has_no_type_for_blocks(ground: Ground
     assert_eq!(output(&get(&old, id).await), json!([2, 4]));
 }
 
-/// Of every kind that the code is told of.
-async fn an_event_whose_data_cannot_be_read_blocks_and_names_it(ground: Ground) {
+/// Changes one event of each kind whose data the code reads.
+async fn an_event_with_unreadable_data_blocks_and_is_named(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {
@@ -642,7 +644,7 @@ async fn an_event_whose_data_cannot_be_read_blocks_and_names_it(ground: Ground) 
     let events = history(&harness, id, 1).await;
     go(&harness, id.get(), 6).await;
     for event in events {
-        // Those say nothing that the code is told.
+        // The code reads no data of these kinds.
         if matches!(
             event.kind,
             EventKind::TimerFired | EventKind::FailureHandled
@@ -670,7 +672,7 @@ async fn an_event_whose_data_cannot_be_read_blocks_and_names_it(ground: Ground) 
     assert_eq!(output(&get(&harness, id).await), json!(5));
 }
 
-async fn a_signal_that_cannot_be_read_is_the_error_of_its_call(ground: Ground) {
+async fn a_signal_that_does_not_decode_fails_its_call(ground: Ground) {
     #[derive(Serialize, Deserialize)]
     struct Words(String);
 
@@ -679,11 +681,15 @@ async fn a_signal_that_cannot_be_read_is_the_error_of_its_call(ground: Ground) {
     }
 
     let code = script(|flow, _| async move {
-        let error = flow.signal::<Go>().await.err().expect("it is no number");
+        let error = flow
+            .signal::<Go>()
+            .await
+            .err()
+            .expect("the payload is no number");
         Ok((error.kind().as_str(), flow.signal::<Go>().await?.0))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let words = Words("no number".into());
     harness.signal(id.get(), words).await.unwrap();
     go(&harness, id.get(), 7).await;
@@ -698,14 +704,14 @@ async fn a_panic_after_a_step_leaves_its_result_in_the_history(ground: Ground) {
         Ok(1)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let error = reason(&get(&harness, id).await);
     assert!(error.contains("an assertion of the code"), "{error}");
     let expected = ["run_started", "step_completed 1 one", "run_failed"];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(history_words(&harness, id).await, expected);
 }
 
-async fn a_panic_of_the_code_fails_the_workflow_alone(ground: Ground) {
+async fn a_panic_of_the_code_fails_only_its_own_workflow(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         number(&flow, "one", 1).await?;
         assert!(input != json!("bad"), "an assertion of the code");
@@ -718,5 +724,8 @@ async fn a_panic_of_the_code_fails_the_workflow_alone(ground: Ground) {
     let error = reason(&get(&harness, bad).await);
     assert!(error.contains("an assertion of the code"), "{error}");
     assert_eq!(output(&get(&harness, good).await), json!(1));
-    assert_eq!(told(&harness, bad).await.last().unwrap(), "run_failed");
+    assert_eq!(
+        history_words(&harness, bad).await.last().unwrap(),
+        "run_failed"
+    );
 }

@@ -9,13 +9,14 @@ use outlast_core::{
 };
 
 on_both_stores!(
-    a_workflow_is_told_when_its_history_is_long,
+    history_pressure_is_set_for_a_long_history,
     a_workflow_whose_history_is_too_long_fails_and_says_why,
-    the_length_of_a_history_is_the_same_when_the_code_is_run_again,
+    the_length_of_a_history_is_the_same_on_replay,
     a_new_run_has_a_new_budget,
 );
 
-/// Adds events to a workflow that nobody runs, as if its code had asked for so many forms of changes. It has `len` then.
+/// Adds events to a workflow that no worker runs, until its history has `len` events. They are
+/// those of code that asks for the forms of many changes.
 async fn lengthen(ground: &Ground, id: Scripted, len: usize) {
     let worker = NewWorker {
         name: "author".into(),
@@ -56,7 +57,7 @@ async fn lengthen(ground: &Ground, id: Scripted, len: usize) {
     ground.store.deregister(worker).await.unwrap();
 }
 
-/// Says whether its history is long, once it is woken.
+/// A workflow that waits for a signal, and then returns whether its history is long.
 fn feels_pressure() -> Script {
     script(|flow, _| async move {
         flow.signal::<Go>().await?;
@@ -67,14 +68,14 @@ fn feels_pressure() -> Script {
     })
 }
 
-async fn a_workflow_is_told_when_its_history_is_long(ground: Ground) {
+async fn history_pressure_is_set_for_a_long_history(ground: Ground) {
     let mut harness = ground.runs(feels_pressure()).await;
     for (len, is_long) in [(HISTORY_LONG - 2, false), (HISTORY_LONG - 1, true)] {
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         go(&harness, id.get(), 1).await;
         lengthen(&ground, id, len).await;
         harness.run().await;
-        // The signal itself is one more.
+        // The signal adds one event.
         let seen = output(&get(&harness, id).await);
         assert_eq!(seen, json!([is_long, len + 1]));
     }
@@ -82,16 +83,16 @@ async fn a_workflow_is_told_when_its_history_is_long(ground: Ground) {
 
 async fn a_workflow_whose_history_is_too_long_fails_and_says_why(ground: Ground) {
     let mut harness = ground.runs(feels_pressure()).await;
-    let fits = ran(&mut harness, ()).await;
+    let fits = begin_and_run(&mut harness, ()).await;
     go(&harness, fits.get(), 1).await;
-    // The signal and two steps are still to come; the last of them has nothing to follow.
+    // The signal and two steps are still to come. No event of the run follows the last step.
     lengthen(&ground, fits, HISTORY_MAX - 3).await;
     harness.run().await;
     assert_eq!(
         output(&get(&harness, fits).await),
         json!([true, HISTORY_MAX - 2])
     );
-    let too_long = ran(&mut harness, ()).await;
+    let too_long = begin_and_run(&mut harness, ()).await;
     go(&harness, too_long.get(), 1).await;
     lengthen(&ground, too_long, HISTORY_MAX).await;
     harness.run().await;
@@ -103,8 +104,9 @@ async fn a_workflow_whose_history_is_too_long_fails_and_says_why(ground: Ground)
     assert_eq!(runs[0].last, EventKind::RunFailed);
 }
 
-/// Otherwise code that continues as new by it would do so at another place when it is run again, and be blocked.
-async fn the_length_of_a_history_is_the_same_when_the_code_is_run_again(ground: Ground) {
+/// Otherwise code that continues as new at some length would do so at another place on replay, and
+/// would be blocked.
+async fn the_length_of_a_history_is_the_same_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
         let mut lengths = vec![flow.history_length()];
         number(&flow, "one", 1).await?;
@@ -116,10 +118,10 @@ async fn the_length_of_a_history_is_the_same_when_the_code_is_run_again(ground: 
         Ok(lengths)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     go(&harness, id.get(), 1).await;
     harness.run().await;
-    // Begun; the step; awaited and consumed; the other step.
+    // The start; the first step; the signal, awaited and consumed; the second step.
     assert_eq!(output(&get(&harness, id).await), json!([1, 2, 4, 5]));
 }
 
@@ -135,7 +137,7 @@ async fn a_new_run_has_a_new_budget(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     go(&harness, id.get(), 1).await;
     lengthen(&ground, id, HISTORY_LONG).await;
     harness.run().await;

@@ -1,5 +1,5 @@
-//! No instance commits without end: whatever a workflow has to write is written once, and an instance whose commits change
-//! nothing is blocked.
+//! No instance commits forever. A workflow writes each event once, and an instance whose commits
+//! change nothing is blocked.
 
 use crate::support::*;
 use futures_util::FutureExt;
@@ -12,15 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 on_both_stores!(
-    a_machine_that_commits_without_progress_is_blocked_and_goes_on_when_it_is_mended,
-    a_machine_that_goes_through_the_queue_each_time_is_blocked_too,
-    a_machine_that_counts_is_never_blocked,
+    a_machine_without_progress_is_blocked_until_its_code_is_fixed,
+    a_machine_without_progress_is_blocked_also_without_run_ahead,
+    a_machine_that_makes_progress_is_never_blocked,
     the_harness_names_the_instance_that_goes_in_circles,
-    a_rest_is_cancelled_before_whatever_the_code_does_next,
-    a_rest_is_cancelled_before_whatever_the_code_does_next_with_a_death_at_each_commit,
+    cancel_rest_takes_effect_whatever_the_code_does_next,
+    cancel_rest_takes_effect_despite_a_crash_at_each_commit,
 );
 
-/// How a child comes to be among the rest.
+/// How a child becomes one of the rest that is cancelled.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     Selection,
@@ -29,7 +29,7 @@ enum Left {
     Deadline,
 }
 
-/// What the code does between that and its end.
+/// What the code does between that call and its end.
 #[derive(Clone, Copy, Debug)]
 enum Between {
     Nothing,
@@ -41,9 +41,9 @@ enum Between {
 
 #[derive(Clone, Copy, Debug)]
 enum End {
-    Well,
-    Badly,
-    Anew,
+    Done,
+    Failed,
+    ContinuedAsNew,
 }
 
 const LEFT: [Left; 4] = [
@@ -59,13 +59,13 @@ const BETWEEN: [Between; 5] = [
     Between::Activity,
     Between::Draws,
 ];
-const ENDS: [End; 3] = [End::Well, End::Badly, End::Anew];
+const ENDS: [End; 3] = [End::Done, End::Failed, End::ContinuedAsNew];
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
     left: Left,
     between: Between,
-    /// Forms of changes that are asked for: before and after what is between.
+    /// How many forms of changes the code asks for before and after `between`.
     versions: (usize, usize),
     end: End,
 }
@@ -133,28 +133,28 @@ fn code(case: Case) -> Script {
             forms += flow.version(&format!("after {n}"), 0, 1);
         }
         match case.end {
-            End::Well => Ok(forms),
-            End::Badly => Err(flow.fail("as it was to be")),
-            End::Anew => flow.continue_as_new(()),
+            End::Done => Ok(forms),
+            End::Failed => Err(flow.fail("as it was to be")),
+            End::ContinuedAsNew => flow.continue_as_new(()),
         }
     })
 }
 
-/// Runs a case, and answers what its first run says without numbers.
-async fn seen(ground: &Ground, case: Case, death: Option<(Point, u32)>) -> (Vec<String>, u32) {
+/// Runs a case. Returns the events of its first run as words, and the number of commits.
+async fn seen(ground: &Ground, case: Case, crash: Option<(Point, u32)>) -> (Vec<String>, u32) {
     let mut harness = ground.runs(code(case)).await;
     let id = begin(&harness, ()).await;
-    if let Some((point, nth)) = death {
+    if let Some((point, nth)) = crash {
         harness.crash_at::<Running<Script>>("run", point, nth);
     }
-    let tally = harness.run_all().await;
+    let report = harness.run_all().await;
     let row = get(&harness, id).await;
     let error = row.last_error.as_deref().unwrap_or_default();
     let ended = match case.end {
-        End::Well | End::Anew => Status::Done,
-        End::Badly => Status::Failed,
+        End::Done | End::ContinuedAsNew => Status::Done,
+        End::Failed => Status::Failed,
     };
-    assert_eq!(row.status, ended, "{case:?} {death:?}: {error}");
+    assert_eq!(row.status, ended, "{case:?} {crash:?}: {error}");
     let statuses = statuses(&harness, id).await;
     let left = statuses.iter().filter(|it| **it == Status::Cancelled);
     let many = if matches!(case.left, Left::Deadline) {
@@ -162,37 +162,35 @@ async fn seen(ground: &Ground, case: Case, death: Option<(Point, u32)>) -> (Vec<
     } else {
         1
     };
-    assert_eq!(left.count(), many, "{case:?} {death:?}: {statuses:?}");
+    assert_eq!(left.count(), many, "{case:?} {crash:?}: {statuses:?}");
     let events = history(&harness, id, 1).await;
     assert_eq!(
-        count(&events, EventKind::ChildTold),
+        count(&events, EventKind::ChildMessaged),
         many,
-        "{case:?} {death:?}"
+        "{case:?} {crash:?}"
     );
     let marks = count(&events, EventKind::VersionMarked);
     assert_eq!(
         marks,
         case.versions.0 + case.versions.1,
-        "{case:?} {death:?}"
+        "{case:?} {crash:?}"
     );
-    (words(&events), tally.steps)
+    (words(&events), report.steps)
 }
 
-async fn a_rest_is_cancelled_before_whatever_the_code_does_next(ground: Ground) {
-    // Every seventh: each value of each part comes with most of the others.
+async fn cancel_rest_takes_effect_whatever_the_code_does_next(ground: Ground) {
+    // Every seventh case: each value of each field meets most values of the others.
     for case in cases().into_iter().step_by(7) {
         seen(&ground, case, None).await;
     }
 }
 
-async fn a_rest_is_cancelled_before_whatever_the_code_does_next_with_a_death_at_each_commit(
-    ground: Ground,
-) {
-    // Every seventeenth is enough: each value of each part comes with several of the others.
+async fn cancel_rest_takes_effect_despite_a_crash_at_each_commit(ground: Ground) {
+    // Every seventeenth case: each value of each field meets several values of the others.
     for case in cases().into_iter().step_by(17) {
         let (_, commits) = seen(&ground, case, None).await;
         for point in [Point::BeforeCommit, Point::AfterCommit] {
-            // A worker that is not there for a commit any more has nothing to die at.
+            // A crash at a commit that the worker does not reach does not happen.
             for nth in 1..=commits.min(8) {
                 seen(&ground, case, Some((point, nth))).await;
             }
@@ -200,10 +198,10 @@ async fn a_rest_is_cancelled_before_whatever_the_code_does_next_with_a_death_at_
     }
 }
 
-/// A machine that goes to the step and the state it is in, until it is mended.
+/// A machine that goes to its own step and state again and again, until `is_fixed` is set.
 #[derive(Clone, Default)]
 struct Spins {
-    is_mended: Arc<AtomicBool>,
+    is_fixed: Arc<AtomicBool>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -220,7 +218,7 @@ impl Machine for Spins {
 
     async fn step(&self, state: Spin, _: &Context) -> StepResult<Self> {
         Ok(match state {
-            Spin::Around(n) if self.is_mended.load(Ordering::Relaxed) => Outcome::done(n),
+            Spin::Around(n) if self.is_fixed.load(Ordering::Relaxed) => Outcome::done(n),
             Spin::Around(n) => Outcome::next(Spin::Around(n)),
             Spin::Count(0) => Outcome::done(0),
             Spin::Count(n) => Outcome::next(Spin::Count(n - 1)),
@@ -228,7 +226,7 @@ impl Machine for Spins {
     }
 }
 
-async fn is_blocked_until_mended(ground: Ground, run_ahead: u32) {
+async fn is_blocked_until_fixed(ground: Ground, run_ahead: u32) {
     let spins = Spins::default();
     let worker = ground.bare().machine(spins.clone());
     let worker = worker.steps_max(2_000).run_ahead(run_ahead);
@@ -244,31 +242,29 @@ async fn is_blocked_until_mended(ground: Ground, run_ahead: u32) {
         "{error}"
     );
     assert_eq!(row.eligible_at, harness.time() + SECOND);
-    let said = harness.explain(&row).await.unwrap();
-    assert!(said.contains("goes in circles"), "{said}");
-    // It is tried again, and blocked with its first commit.
+    let sentence = harness.explain(&row).await.unwrap();
+    assert!(sentence.contains("goes in circles"), "{sentence}");
+    // The next attempt is blocked at its first commit.
     harness.advance(SECOND).await;
     assert_eq!(harness.run().await.steps, 1);
     let row = get(&harness, id).await;
     assert_eq!((row.status, row.attempt), (Status::Runnable, 2));
     assert_eq!(row.eligible_at, harness.time() + 2 * SECOND);
-    spins.is_mended.store(true, Ordering::Relaxed);
+    spins.is_fixed.store(true, Ordering::Relaxed);
     harness.advance(2 * SECOND).await;
     harness.run().await;
     harness.expect(id).await.is_done_with(&7);
 }
 
-async fn a_machine_that_commits_without_progress_is_blocked_and_goes_on_when_it_is_mended(
-    ground: Ground,
-) {
-    is_blocked_until_mended(ground, 100_000).await;
+async fn a_machine_without_progress_is_blocked_until_its_code_is_fixed(ground: Ground) {
+    is_blocked_until_fixed(ground, 100_000).await;
 }
 
-async fn a_machine_that_goes_through_the_queue_each_time_is_blocked_too(ground: Ground) {
-    is_blocked_until_mended(ground, 0).await;
+async fn a_machine_without_progress_is_blocked_also_without_run_ahead(ground: Ground) {
+    is_blocked_until_fixed(ground, 0).await;
 }
 
-async fn a_machine_that_counts_is_never_blocked(ground: Ground) {
+async fn a_machine_that_makes_progress_is_never_blocked(ground: Ground) {
     let worker = ground.bare().machine(Spins::default());
     let mut harness = worker.steps_max(2_000).build().await.unwrap();
     let id = harness
@@ -286,16 +282,16 @@ async fn the_harness_names_the_instance_that_goes_in_circles(ground: Ground) {
     let id = id.id().unwrap().get();
     let panic = AssertUnwindSafe(harness.run()).catch_unwind().await;
     let panic = panic.unwrap_err();
-    let said = panic.downcast_ref::<String>().unwrap();
+    let message = panic.downcast_ref::<String>().unwrap();
     let expected = format!("instance {id} of spins goes in circles: it has run 1000 steps");
-    assert!(said.starts_with(&expected), "{said}");
-    assert!(said.contains("around"), "{said}");
+    assert!(message.starts_with(&expected), "{message}");
+    assert!(message.contains("around"), "{message}");
 
     let worker = ground.bare().machine(Spins::default()).jumps_max(3);
     let mut harness = worker.steps_max(2_000).build().await.unwrap();
     harness.insert(New::<Spins>(Spin::Around(8))).await.unwrap();
     let panic = AssertUnwindSafe(harness.run_all()).catch_unwind().await;
     let panic = panic.unwrap_err();
-    let said = panic.downcast_ref::<String>().unwrap();
-    assert!(said.starts_with("time was moved 3 times"), "{said}");
+    let message = panic.downcast_ref::<String>().unwrap();
+    assert!(message.starts_with("time was moved 3 times"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! Repair: what resumes a workflow is its own row, and a reconciler wakes one that nobody would.
+//! Repair: the reconciler wakes a workflow that no event would wake.
 
 use crate::support::*;
 use outlast::prelude::*;
@@ -7,7 +7,7 @@ use outlast_core::ReconcileRequest;
 on_both_stores!(
     the_reconciler_finds_nothing_where_nothing_is_wrong,
     the_reconciler_wakes_a_workflow_whose_children_have_all_ended,
-    the_reconciler_leaves_a_workflow_alone_whose_children_live,
+    the_reconciler_leaves_a_workflow_with_living_children_alone,
 );
 
 fn waits_for_two() -> Script {
@@ -17,7 +17,7 @@ fn waits_for_two() -> Script {
     })
 }
 
-async fn mended(ground: &Ground) -> Vec<InstanceId> {
+async fn repaired(ground: &Ground) -> Vec<InstanceId> {
     let request = ReconcileRequest {
         after: None,
         max: 1_000,
@@ -27,18 +27,18 @@ async fn mended(ground: &Ground) -> Vec<InstanceId> {
 
 async fn the_reconciler_finds_nothing_where_nothing_is_wrong(ground: Ground) {
     let mut harness = ground.runs(waits_for_two()).await;
-    let id = ran(&mut harness, ()).await;
-    assert_eq!(mended(&ground).await, []);
+    let id = begin_and_run(&mut harness, ()).await;
+    assert_eq!(repaired(&ground).await, []);
     for kid in children(&harness, id).await {
         go(&harness, kid.id, 1).await;
         harness.run().await;
-        assert_eq!(mended(&ground).await, []);
+        assert_eq!(repaired(&ground).await, []);
     }
     assert_eq!(output(&get(&harness, id).await), json!([1, 1]));
 }
 
-/// As if ends had been counted wrongly.
-async fn miscounts(ground: &Ground, id: Scripted) {
+/// Gives the row of a workflow wrong counts of its children.
+async fn miscount(ground: &Ground, id: Scripted) {
     let sql = format!(
         "update instances set children_pending = 5, joining_left = '{}' where id = {}",
         ground.list_of_one(5),
@@ -49,26 +49,26 @@ async fn miscounts(ground: &Ground, id: Scripted) {
 
 async fn the_reconciler_wakes_a_workflow_whose_children_have_all_ended(ground: Ground) {
     let mut harness = ground.runs(waits_for_two()).await;
-    let id = ran(&mut harness, ()).await;
-    miscounts(&ground, id).await;
+    let id = begin_and_run(&mut harness, ()).await;
+    miscount(&ground, id).await;
     for kid in children(&harness, id).await {
         go(&harness, kid.id, 1).await;
     }
     harness.run().await;
     assert_eq!(statuses(&harness, id).await, [Status::Done; 2]);
     harness.expect(id).await.awaits_children();
-    assert_eq!(mended(&ground).await, [id.get()]);
+    assert_eq!(repaired(&ground).await, [id.get()]);
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([1, 1]));
 }
 
-async fn the_reconciler_leaves_a_workflow_alone_whose_children_live(ground: Ground) {
+async fn the_reconciler_leaves_a_workflow_with_living_children_alone(ground: Ground) {
     let mut harness = ground.runs(waits_for_two()).await;
-    let id = ran(&mut harness, ()).await;
-    miscounts(&ground, id).await;
+    let id = begin_and_run(&mut harness, ()).await;
+    miscount(&ground, id).await;
     let kid = children(&harness, id).await[0].id;
     go(&harness, kid, 1).await;
     harness.run().await;
-    assert_eq!(mended(&ground).await, []);
+    assert_eq!(repaired(&ground).await, []);
     harness.expect(id).await.awaits_children();
 }

@@ -1,4 +1,4 @@
-//! Cancels: the next call says so, cleanup is uncancellable, and a workflow that succeeds is done.
+//! Cancels: the waiting call fails, cleanup is uncancellable, and a workflow that returns is done.
 
 use crate::support::*;
 use outlast::EventKind;
@@ -7,30 +7,30 @@ use outlast::testing::Point;
 use outlast::workflow::Running;
 
 on_both_stores!(
-    a_cancel_is_the_error_of_the_next_call,
+    a_cancel_fails_the_waiting_call,
     a_cancel_reaches_a_workflow_parked_on_each_kind_of_wait,
-    a_cancel_before_the_first_claim_is_the_error_of_the_first_call,
-    a_cancel_while_a_step_runs_leaves_the_step_its_result,
-    a_cancel_while_a_workflow_would_park_comes_first,
-    a_cancel_while_children_would_be_started_comes_first,
-    calls_after_a_cancel_fail_unless_they_are_shielded,
-    shielded_cleanup_runs_steps_activities_children_timers_and_groups,
-    what_was_shielded_before_the_cancel_goes_on,
+    a_cancel_before_the_first_claim_fails_the_first_call,
+    a_step_keeps_its_result_when_the_workflow_is_cancelled_meanwhile,
+    a_cancel_is_seen_before_the_workflow_parks,
+    a_cancel_is_seen_before_children_are_started,
+    calls_after_a_cancel_fail_unless_they_are_uncancellable,
+    uncancellable_cleanup_runs_steps_activities_children_timers_and_groups,
+    an_uncancellable_wait_goes_on_after_a_cancel,
     a_workflow_that_catches_its_cancel_and_returns_is_done,
     a_workflow_that_fails_after_its_cancel_has_failed,
-    a_workflow_that_passes_its_cancel_on_is_cancelled,
-    a_signal_for_a_call_that_was_cancelled_stays_in_the_inbox,
-    a_cancel_is_told_once_over_crashes,
+    a_workflow_that_returns_the_cancel_error_is_cancelled,
+    a_signal_for_a_cancelled_call_stays_in_the_inbox,
+    a_cancel_is_recorded_once_despite_crashes,
     a_second_cancel_changes_nothing,
-    a_terminate_ends_a_workflow_without_asking_it,
-    a_terminate_while_a_step_runs_drops_what_it_comes_to,
+    a_terminate_ends_a_workflow_without_running_its_code,
+    a_terminate_while_a_step_runs_drops_its_result,
 );
 
 fn note() -> Note {
     Note::by("ada").because("too dear")
 }
 
-async fn a_cancel_is_the_error_of_the_next_call(ground: Ground) {
+async fn a_cancel_fails_the_waiting_call(ground: Ground) {
     let code = script(|flow, _| async move {
         let before = (flow.is_cancelled(), flow.cancel_reason());
         let error = flow.signal::<Go>().await.map(|_| ()).unwrap_err();
@@ -38,14 +38,14 @@ async fn a_cancel_is_the_error_of_the_next_call(ground: Ground) {
         Ok((before, after, error.is_cancelled(), error.to_string()))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.cancel(id, note()).await.unwrap();
     harness.run().await;
     let why = "cancelled by ada: too dear";
     let expected = json!([[false, null], [true, why], true, why]);
     assert_eq!(output(&get(&harness, id).await), expected);
     let history = history(&harness, id, 1).await;
-    let requested = the(&history, EventKind::CancelRequested);
+    let requested = only_event(&history, EventKind::CancelRequested);
     assert_eq!(data(requested), json!({"reason": why}));
 }
 
@@ -72,7 +72,7 @@ async fn a_cancel_reaches_a_workflow_parked_on_each_kind_of_wait(ground: Ground)
         });
         // No worker runs the activity.
         let mut harness = ground.runs_only(code).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         let parked = get(&harness, id).await.status;
         let expected = match wait {
             "sleep" => Status::Sleeping,
@@ -83,13 +83,13 @@ async fn a_cancel_reaches_a_workflow_parked_on_each_kind_of_wait(ground: Ground)
         harness.cancel(id, note()).await.unwrap();
         harness.run().await;
         harness.expect(id).await.is_cancelled_with("ada: too dear");
-        let told = told(&harness, id).await;
+        let events = history_words(&harness, id).await;
         let expected = ["cancel_requested", "run_cancelled"];
-        assert_eq!(told[told.len() - 2..], expected, "{wait}");
+        assert_eq!(events[events.len() - 2..], expected, "{wait}");
     }
 }
 
-async fn a_cancel_before_the_first_claim_is_the_error_of_the_first_call(ground: Ground) {
+async fn a_cancel_before_the_first_claim_fails_the_first_call(ground: Ground) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {
@@ -103,10 +103,10 @@ async fn a_cancel_before_the_first_claim_is_the_error_of_the_first_call(ground: 
     harness.expect(id).await.is_cancelled_with("ada: too dear");
     assert_eq!(log.times("effect"), 0);
     let expected = ["run_started", "cancel_requested", "run_cancelled"];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(history_words(&harness, id).await, expected);
 }
 
-async fn a_cancel_while_a_step_runs_leaves_the_step_its_result(ground: Ground) {
+async fn a_step_keeps_its_result_when_the_workflow_is_cancelled_meanwhile(ground: Ground) {
     let client = ground.client.clone();
     let code = script(move |flow, _| {
         let (client, id) = (client.clone(), flow.id());
@@ -120,11 +120,11 @@ async fn a_cancel_while_a_step_runs_leaves_the_step_its_result(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!([7, true]));
 }
 
-async fn a_cancel_while_a_workflow_would_park_comes_first(ground: Ground) {
+async fn a_cancel_is_seen_before_the_workflow_parks(ground: Ground) {
     let client = ground.client.clone();
     let code = script(move |flow, _| {
         let (client, id) = (client.clone(), flow.id());
@@ -139,12 +139,12 @@ async fn a_cancel_while_a_workflow_would_park_comes_first(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.expect(id).await.is_cancelled_with("ada: too dear");
 }
 
-/// Cancels itself in a step, and then starts children at once.
-async fn a_cancel_while_children_would_be_started_comes_first(ground: Ground) {
+/// The workflow cancels itself in a step, and starts children right after it.
+async fn a_cancel_is_seen_before_children_are_started(ground: Ground) {
     let client = ground.client.clone();
     let code = script(move |flow, _| {
         let (client, id) = (client.clone(), flow.id());
@@ -158,7 +158,7 @@ async fn a_cancel_while_children_would_be_started_comes_first(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.expect(id).await.is_cancelled_with("ada: too dear");
     assert!(children(&harness, id).await.is_empty());
     let expected = [
@@ -167,10 +167,10 @@ async fn a_cancel_while_children_would_be_started_comes_first(ground: Ground) {
         "cancel_requested",
         "run_cancelled",
     ];
-    assert_eq!(told(&harness, id).await, expected);
+    assert_eq!(history_words(&harness, id).await, expected);
 }
 
-async fn calls_after_a_cancel_fail_unless_they_are_shielded(ground: Ground) {
+async fn calls_after_a_cancel_fail_unless_they_are_uncancellable(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.sleep(HOUR).await.unwrap_err();
         let mut open = vec![
@@ -185,13 +185,13 @@ async fn calls_after_a_cancel_fail_unless_they_are_shielded(ground: Ground) {
                 .is_err(),
             flow.signal::<Go>().await.is_err(),
         ];
-        let shielded = flow.uncancellable(async { number(&flow, "two", 2).await });
-        open.push(shielded.await? != 2);
+        let uncancellable = flow.uncancellable(async { number(&flow, "two", 2).await });
+        open.push(uncancellable.await? != 2);
         open.push(number(&flow, "three", 3).await.is_ok());
         Ok(open)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.cancel(id, note()).await.unwrap();
     harness.run().await;
     let t = true;
@@ -200,7 +200,8 @@ async fn calls_after_a_cancel_fail_unless_they_are_shielded(ground: Ground) {
     assert!(children(&harness, id).await.is_empty());
 }
 
-/// Waits, and cleans up with every kind of call. That it does so whenever its worker dies is tested with other crashes.
+/// A workflow that waits, and cleans up with every kind of call. The tests in `replay/crashing.rs`
+/// crash such a cleanup.
 fn cleans_up(log: &Log) -> Script {
     let log = log.clone();
     script(move |flow, _| {
@@ -228,28 +229,28 @@ fn cleans_up(log: &Log) -> Script {
     })
 }
 
-async fn shielded_cleanup_runs_steps_activities_children_timers_and_groups(ground: Ground) {
+async fn uncancellable_cleanup_runs_steps_activities_children_timers_and_groups(ground: Ground) {
     let log = Log::default();
     let mut harness = ground.runs(cleans_up(&log)).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.cancel(id, note()).await.unwrap();
     harness.run_all().await;
     harness.expect(id).await.is_cancelled_with("ada: too dear");
     assert_eq!(log.entries(), ["undo", "last"]);
     assert_eq!(statuses(&harness, id).await, [Status::Done; 3]);
-    let told = told(&harness, id).await;
-    assert_eq!(told.last().unwrap(), "run_cancelled");
+    let events = history_words(&harness, id).await;
+    assert_eq!(events.last().unwrap(), "run_cancelled");
 }
 
-async fn what_was_shielded_before_the_cancel_goes_on(ground: Ground) {
+async fn an_uncancellable_wait_goes_on_after_a_cancel(ground: Ground) {
     let code = script(|flow, _| async move {
-        let shielded = flow.uncancellable(async { flow.signal::<Go>().await });
-        let Go(n) = shielded.await?;
+        let uncancellable = flow.uncancellable(async { flow.signal::<Go>().await });
+        let Go(n) = uncancellable.await?;
         let after = flow.sleep(HOUR).await.unwrap_err();
         Ok((n, after.is_cancelled()))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.cancel(id, note()).await.unwrap();
     harness.run().await;
     harness
@@ -270,12 +271,12 @@ async fn a_workflow_that_catches_its_cancel_and_returns_is_done(ground: Ground) 
         })
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.cancel(id, note()).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(2));
-    let told = told(&harness, id).await;
-    assert_eq!(told.last().unwrap(), "run_completed");
+    let events = history_words(&harness, id).await;
+    assert_eq!(events.last().unwrap(), "run_completed");
 }
 
 async fn a_workflow_that_fails_after_its_cancel_has_failed(ground: Ground) {
@@ -284,26 +285,26 @@ async fn a_workflow_that_fails_after_its_cancel_has_failed(ground: Ground) {
         Err::<(), _>(flow.fail("cannot undo that"))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.cancel(id, note()).await.unwrap();
     harness.run().await;
     assert_eq!(reason(&get(&harness, id).await), "cannot undo that");
 }
 
-async fn a_workflow_that_passes_its_cancel_on_is_cancelled(ground: Ground) {
+async fn a_workflow_that_returns_the_cancel_error_is_cancelled(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.all((flow.child::<Kid>(Say::Wait),)).await?;
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.cancel(id, note()).await.unwrap();
     harness.run().await;
     harness.expect(id).await.is_cancelled_with("ada: too dear");
     assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal]);
 }
 
-async fn a_signal_for_a_call_that_was_cancelled_stays_in_the_inbox(ground: Ground) {
+async fn a_signal_for_a_cancelled_call_stays_in_the_inbox(ground: Ground) {
     let code = script(|flow, _| async move {
         let cancelled = flow.signal::<Go>().await.is_err();
         let Go(n) = flow
@@ -312,14 +313,14 @@ async fn a_signal_for_a_call_that_was_cancelled_stays_in_the_inbox(ground: Groun
         Ok((cancelled, n))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.cancel(id, note()).await.unwrap();
     go(&harness, id.get(), 7).await;
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([true, 7]));
 }
 
-async fn a_cancel_is_told_once_over_crashes(ground: Ground) {
+async fn a_cancel_is_recorded_once_despite_crashes(ground: Ground) {
     for point in [Point::BeforeStep, Point::BeforeCommit, Point::AfterCommit] {
         let code = script(|flow, _| async move {
             flow.sleep(HOUR).await.unwrap_err();
@@ -330,7 +331,7 @@ async fn a_cancel_is_told_once_over_crashes(ground: Ground) {
             Ok(1)
         });
         let mut harness = ground.runs(code).await;
-        let id = ran(&mut harness, ()).await;
+        let id = begin_and_run(&mut harness, ()).await;
         harness.cancel(id, note()).await.unwrap();
         harness.crash::<Running<Script>>("run", point);
         harness.run_all().await;
@@ -349,7 +350,7 @@ async fn a_second_cancel_changes_nothing(ground: Ground) {
         Ok(flow.cancel_reason())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.cancel(id, note()).await.unwrap();
     harness.run().await;
     harness.cancel(id, Note::by("grace")).await.unwrap();
@@ -364,10 +365,10 @@ async fn a_second_cancel_changes_nothing(ground: Ground) {
     assert_eq!(count(&history, EventKind::CancelRequested), 1);
 }
 
-async fn a_terminate_ends_a_workflow_without_asking_it(ground: Ground) {
+async fn a_terminate_ends_a_workflow_without_running_its_code(ground: Ground) {
     let log = Log::default();
     let mut harness = ground.runs(cleans_up(&log)).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness.terminate(id, note()).await.unwrap();
     harness.run_all().await;
     harness
@@ -376,12 +377,12 @@ async fn a_terminate_ends_a_workflow_without_asking_it(ground: Ground) {
         .is_cancelled_with("terminated by ada: too dear");
     assert!(log.entries().is_empty());
     assert_eq!(
-        told(&harness, id).await,
+        history_words(&harness, id).await,
         ["run_started", "timer_scheduled 1"]
     );
 }
 
-async fn a_terminate_while_a_step_runs_drops_what_it_comes_to(ground: Ground) {
+async fn a_terminate_while_a_step_runs_drops_its_result(ground: Ground) {
     let client = ground.client.clone();
     let code = script(move |flow, _| {
         let (client, id) = (client.clone(), flow.id());
@@ -394,13 +395,13 @@ async fn a_terminate_while_a_step_runs_drops_what_it_comes_to(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     harness
         .expect(id)
         .await
         .is_cancelled_with("terminated by ada");
     assert_eq!(
-        told(&harness, id).await,
+        history_words(&harness, id).await,
         ["run_started", "step_completed 1 before"]
     );
 }

@@ -12,9 +12,9 @@ on_both_stores!(
     a_new_run_keeps_the_signals_that_were_not_consumed,
     a_new_run_keeps_the_parent_and_the_call,
     a_parent_follows_the_newest_run_to_its_end,
-    a_new_run_triggers_no_policy,
-    a_new_run_begins_once_over_crashes,
-    the_error_of_a_new_run_works_through_a_question_mark,
+    a_new_run_applies_no_close_policy,
+    a_new_run_begins_once_despite_crashes,
+    continue_as_new_works_with_the_question_mark_operator,
     a_cancel_reaches_the_newest_run,
     histories_of_many_runs_are_kept_up_to_a_bound,
 );
@@ -31,8 +31,8 @@ async fn a_new_run_has_the_next_number_an_empty_history_and_the_same_id(ground: 
     });
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, 2).await;
-    let tally = harness.run().await;
-    assert_eq!(tally.continued_as_new, 2);
+    let report = harness.run().await;
+    assert_eq!(report.continued_as_new, 2);
     let row = get(&harness, id).await;
     assert_eq!(output(&row), json!([id.get(), 3, 1]));
     assert_eq!(row.run, 3);
@@ -97,10 +97,10 @@ async fn a_new_run_keeps_the_signals_that_were_not_consumed(ground: Ground) {
 async fn a_new_run_keeps_the_parent_and_the_call(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "first", 1).await?;
-        flow.child::<Kid>(Say::Renew(2)).await
+        flow.child::<Kid>(Say::ContinueAsNew(2)).await
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kid = &children(&harness, id).await[0];
     assert_eq!(kid.run, 3);
     let row = get(&harness, kid.id).await;
@@ -110,19 +110,19 @@ async fn a_new_run_keeps_the_parent_and_the_call(ground: Ground) {
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(9));
     let history = history(&harness, id, 1).await;
-    let ended = the(&history, EventKind::ChildCompleted);
+    let ended = only_event(&history, EventKind::ChildCompleted);
     assert_eq!(ended.call, Some(2));
     assert_eq!(data(ended)["run"], 3);
 }
 
 async fn a_parent_follows_the_newest_run_to_its_end(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kids = [1, 2, 3].map(|runs| flow.child::<Kid>(Say::Renew(runs)));
+        let kids = [1, 2, 3].map(|runs| flow.child::<Kid>(Say::ContinueAsNew(runs)));
         flow.all(kids).await
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
-    // A new run is no end.
+    let id = begin_and_run(&mut harness, ()).await;
+    // A new run is not an end.
     harness.expect(id).await.awaits_children();
     for kid in children(&harness, id).await {
         go(&harness, kid.id, kid.run as u64).await;
@@ -131,7 +131,7 @@ async fn a_parent_follows_the_newest_run_to_its_end(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!([2, 3, 4]));
 }
 
-async fn a_new_run_triggers_no_policy(ground: Ground) {
+async fn a_new_run_applies_no_close_policy(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         if input == json!(0) {
             flow.signal::<Halt>().await?;
@@ -147,7 +147,7 @@ async fn a_new_run_triggers_no_policy(ground: Ground) {
         flow.continue_as_new(0)
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, 1).await;
+    let id = begin_and_run(&mut harness, 1).await;
     assert_eq!(get(&harness, id).await.run, 2);
     assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal; 2]);
     assert!(
@@ -157,13 +157,13 @@ async fn a_new_run_triggers_no_policy(ground: Ground) {
             .unwrap()
             .is_empty()
     );
-    // They are still its children, and are treated as was said when it ends.
+    // The children keep their close policies, which apply when the workflow ends.
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(statuses(&harness, id).await, [Status::Cancelled; 2]);
 }
 
-async fn a_new_run_begins_once_over_crashes(ground: Ground) {
+async fn a_new_run_begins_once_despite_crashes(ground: Ground) {
     for point in [Point::BeforeStep, Point::BeforeCommit, Point::AfterCommit] {
         for nth in 1..=2 {
             let log = Log::default();
@@ -181,8 +181,8 @@ async fn a_new_run_begins_once_over_crashes(ground: Ground) {
             let mut harness = ground.runs(code).await;
             let id = begin(&harness, 1).await;
             harness.crash_at::<Running<Script>>("run", point, nth);
-            let tally = harness.run().await;
-            assert_eq!(tally.crashes, 1, "{point:?} {nth}");
+            let report = harness.run().await;
+            assert_eq!(report.crashes, 1, "{point:?} {nth}");
             assert_eq!(output(&get(&harness, id).await), json!(2));
             assert_eq!(history(&harness, id, 1).await.len(), 3);
             assert_eq!(history(&harness, id, 2).await.len(), 3);
@@ -191,7 +191,7 @@ async fn a_new_run_begins_once_over_crashes(ground: Ground) {
     }
 }
 
-async fn the_error_of_a_new_run_works_through_a_question_mark(ground: Ground) {
+async fn continue_as_new_works_with_the_question_mark_operator(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         if input == json!(0) {
             return Ok(flow.run());
@@ -211,7 +211,7 @@ async fn a_cancel_reaches_the_newest_run(ground: Ground) {
         Ok((flow.run(), error.is_cancelled()))
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, 1).await;
+    let id = begin_and_run(&mut harness, 1).await;
     harness.cancel(id, Note::by("ada")).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([2, true]));
@@ -225,7 +225,7 @@ async fn histories_of_many_runs_are_kept_up_to_a_bound(ground: Ground) {
         }
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, 14).await;
+    let id = begin_and_run(&mut harness, 14).await;
     assert_eq!(output(&get(&harness, id).await), json!(15));
     let runs = harness.histories(id).await.unwrap();
     let runs: Vec<_> = runs.iter().map(|it| it.run).collect();

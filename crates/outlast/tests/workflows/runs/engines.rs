@@ -1,4 +1,4 @@
-//! Workflows on engines, in the time of the database.
+//! Workflows on engines, with the clock of the store.
 
 use crate::support::*;
 use outlast::Inspect;
@@ -13,11 +13,11 @@ on_both_stores_in_real_time!(
     a_timeout_interrupts_a_step_on_an_engine,
     a_cancel_reaches_a_workflow_whose_step_runs,
     a_terminate_drops_a_step_that_runs,
-    a_workflow_goes_on_when_its_engine_stops,
-    a_blocked_workflow_is_taken_by_an_engine_that_fits,
+    a_workflow_goes_on_with_another_engine_after_a_shutdown,
+    a_blocked_workflow_goes_on_with_an_engine_that_fits_its_history,
 );
 
-/// Longer than anything here takes. A wait of this length has failed.
+/// Longer than any wait of these tests takes. A wait of this length has failed.
 const LONG: Duration = Duration::from_secs(20);
 
 async fn engine(store: impl Store + Inspect, code: Script) -> Engine {
@@ -93,7 +93,7 @@ async fn a_timeout_interrupts_a_step_on_an_engine<S: Store + Inspect + Clone>(st
     engine.shutdown().await;
 }
 
-/// A step that says when it runs and goes on when it is told.
+/// A workflow whose step notifies `begun` and then waits for `release`.
 fn held(begun: &Arc<Notify>, release: &Arc<Notify>) -> Script {
     let (begun, release) = (begun.clone(), release.clone());
     script(move |flow, _| {
@@ -131,14 +131,16 @@ async fn a_terminate_drops_a_step_that_runs<S: Store + Inspect + Clone>(store: S
     let ended = engine.wait(id, LONG).await.unwrap_err();
     assert!(matches!(ended, WaitError::Ended { .. }), "{ended:?}");
     assert!(
-        told(&engine, id).await.is_empty(),
-        "nothing of it was written"
+        history_words(&engine, id).await.is_empty(),
+        "no event was written"
     );
-    // It does not wait for a step that nobody releases.
+    // The shutdown does not wait for the step, which is never released.
     engine.shutdown().await;
 }
 
-async fn a_workflow_goes_on_when_its_engine_stops<S: Store + Inspect + Clone>(store: S) {
+async fn a_workflow_goes_on_with_another_engine_after_a_shutdown<S: Store + Inspect + Clone>(
+    store: S,
+) {
     let log = Log::default();
     let written = log.clone();
     let code = script(move |flow, _| {
@@ -163,7 +165,11 @@ async fn a_workflow_goes_on_when_its_engine_stops<S: Store + Inspect + Clone>(st
     second.shutdown().await;
 }
 
-async fn a_blocked_workflow_is_taken_by_an_engine_that_fits<S: Store + Inspect + Clone>(store: S) {
+async fn a_blocked_workflow_goes_on_with_an_engine_that_fits_its_history<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
     let build = |name: &'static str| {
         script(move |flow, _| async move {
             number(&flow, name, 1).await?;

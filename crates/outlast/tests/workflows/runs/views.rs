@@ -1,18 +1,18 @@
-//! What people see of a workflow: what it waits for, what it has survived, and which call has started a child.
+//! Views of a workflow: its open waits, its handled failures, and the calls of its children.
 
 use crate::support::*;
 use outlast::prelude::*;
 use outlast::workflow::{GroupWait, OpenWait, Waits, WindowWait};
 
 on_both_stores!(
-    a_window_says_how_many_run_and_how_many_are_held,
-    a_group_says_what_its_calls_are,
-    a_selection_says_until_when_it_is_waited_for,
-    failures_that_were_handled_are_counted_and_told,
-    a_child_knows_the_call_that_has_started_it,
-    a_child_of_a_long_history_is_found_in_it,
-    a_child_is_told_with_its_newest_run,
-    children_are_told_call_by_call_and_outlive_their_rows,
+    the_view_of_a_window_counts_running_and_held_children,
+    the_view_of_a_group_names_the_kind_of_its_calls,
+    the_view_of_a_selection_has_its_deadline,
+    the_view_lists_handled_failures_with_their_reasons,
+    the_origin_of_a_child_is_the_call_that_started_it,
+    the_origin_of_a_child_is_found_in_a_long_history,
+    an_open_wait_names_the_newest_run_of_its_child,
+    child_calls_are_listed_in_order_and_outlive_the_rows_of_the_children,
 );
 
 async fn waits(client: &Client, id: impl Into<outlast::Target>) -> Waits {
@@ -27,13 +27,13 @@ fn only(groups: &[GroupWait]) -> &GroupWait {
     group
 }
 
-async fn a_window_says_how_many_run_and_how_many_are_held(ground: Ground) {
+async fn the_view_of_a_window_counts_running_and_held_children(ground: Ground) {
     let code = script(|flow, _| async move {
         let kids = (0..5).map(|_| flow.child::<Kid>(Say::Wait));
         flow.all(kids.collect::<Vec<_>>()).window(2).await
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     for (ended, running, held) in [(0, 2, 3), (1, 2, 2), (4, 1, 0)] {
         while children(&harness, id)
             .await
@@ -54,13 +54,13 @@ async fn a_window_says_how_many_run_and_how_many_are_held(ground: Ground) {
         let is_held = |it: &&OpenWait| it.is_held == Some(true);
         assert_eq!(seen.open.iter().filter(is_held).count(), held);
         let row = get(&harness, id).await;
-        let said = harness.explain(&row).await.unwrap();
+        let sentence = harness.explain(&row).await.unwrap();
         let expected = format!("of which {running} have a place and {held} wait for one");
-        assert_eq!(said.contains(&expected), held > 0, "{said}");
+        assert_eq!(sentence.contains(&expected), held > 0, "{sentence}");
     }
 }
 
-async fn a_group_says_what_its_calls_are(ground: Ground) {
+async fn the_view_of_a_group_names_the_kind_of_its_calls(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         let kid = || flow.child::<Kid>(Say::Wait);
         match input.as_str().unwrap() {
@@ -80,7 +80,7 @@ async fn a_group_says_what_its_calls_are(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     for kind in ["children", "signals", "mixed"] {
-        let id = ran(&mut harness, kind).await;
+        let id = begin_and_run(&mut harness, kind).await;
         let seen = waits(&harness, id).await;
         assert_eq!(only(&seen.groups).members, kind);
         assert_eq!(only(&seen.groups).window, None);
@@ -88,7 +88,7 @@ async fn a_group_says_what_its_calls_are(ground: Ground) {
             let place = wait.group.as_ref().unwrap();
             assert_eq!(place.members, Some(kind));
         }
-        // The members of a group within it know the path, from the outermost on.
+        // The members of a nested group have the path of groups, from the outermost one.
         let deepest = seen.open.iter().filter_map(|it| it.group.as_ref());
         let deepest = deepest.max_by_key(|place| place.path.len()).unwrap();
         assert_eq!(deepest.path.len(), if kind == "signals" { 1 } else { 2 });
@@ -97,14 +97,14 @@ async fn a_group_says_what_its_calls_are(ground: Ground) {
     }
 }
 
-async fn a_selection_says_until_when_it_is_waited_for(ground: Ground) {
+async fn the_view_of_a_selection_has_its_deadline(ground: Ground) {
     let code = script(|flow, _| async move {
         let kid = flow.child::<Kid>(Say::Wait);
         flow.all((kid,)).timeout(Duration::from_secs(60)).await?;
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let seen = waits(&harness, id).await;
     let timer = seen.open.iter().find(|it| it.kind == "timer").unwrap();
     let group = only(&seen.groups);
@@ -113,7 +113,7 @@ async fn a_selection_says_until_when_it_is_waited_for(ground: Ground) {
     assert!(group.deadline.is_some());
 }
 
-async fn failures_that_were_handled_are_counted_and_told(ground: Ground) {
+async fn the_view_lists_handled_failures_with_their_reasons(ground: Ground) {
     let code = script(|flow, _| async move {
         for what in ["broken", "lost"] {
             let kid = flow.child::<Kid>(Say::Fail(what.into()));
@@ -125,24 +125,24 @@ async fn failures_that_were_handled_are_counted_and_told(ground: Ground) {
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
-    let told = |seen: &Waits| {
-        let handled = seen.handled.iter();
-        let told = handled.map(|it| (it.call, it.name.clone(), it.reason.clone()));
-        told.collect::<Vec<_>>()
+    let id = begin_and_run(&mut harness, ()).await;
+    let handled = |seen: &Waits| {
+        let failures = seen.handled.iter();
+        let failures = failures.map(|it| (it.call, it.name.clone(), it.reason.clone()));
+        failures.collect::<Vec<_>>()
     };
     let expected = [(1, "broken"), (2, "lost")];
     let expected = expected.map(|(call, why)| (Some(call), "kid".to_owned(), why.to_owned()));
-    assert_eq!(told(&waits(&harness, id).await), expected);
+    assert_eq!(handled(&waits(&harness, id).await), expected);
     harness.signal(id, Halt(0)).await.unwrap();
     harness.run().await;
-    // What has ended waits for nothing, and has survived what it has survived.
+    // An ended workflow waits for nothing, and keeps its handled failures.
     let seen = waits(&harness, id).await;
-    assert_eq!(told(&seen), expected);
+    assert_eq!(handled(&seen), expected);
     assert!(seen.open.is_empty() && seen.groups.is_empty());
 }
 
-async fn a_child_knows_the_call_that_has_started_it(ground: Ground) {
+async fn the_origin_of_a_child_is_the_call_that_started_it(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         number(&flow, "one", 1).await?;
         flow.start_child::<Kid>(Say::Wait).await?;
@@ -154,7 +154,7 @@ async fn a_child_knows_the_call_that_has_started_it(ground: Ground) {
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, 1).await;
+    let id = begin_and_run(&mut harness, 1).await;
     let mut seen = Vec::new();
     for child in children(&harness, id).await {
         let child = get(&harness, child.id).await;
@@ -180,13 +180,13 @@ async fn a_child_knows_the_call_that_has_started_it(ground: Ground) {
     let mut numbers: Vec<_> = seen[1..].iter().map(|(.., call, _)| *call).collect();
     numbers.dedup();
     assert_eq!(numbers.len(), 4, "each has a call of its own");
-    // Nobody has started the parent.
+    // No call has started the parent.
     let parent = get(&harness, id).await;
     assert_eq!(harness.origin(&parent).await.unwrap(), None);
 }
 
-/// Several pages of events, some of them without a child, and groups that begin on one page and end on another.
-async fn a_child_of_a_long_history_is_found_in_it(ground: Ground) {
+/// The history has several pages, some of them without a child, and groups that span two pages.
+async fn the_origin_of_a_child_is_found_in_a_long_history(ground: Ground) {
     let code = script(|flow, _| async move {
         for size in [70, 1, 90] {
             for _ in 0..130 {
@@ -198,7 +198,7 @@ async fn a_child_of_a_long_history_is_found_in_it(ground: Ground) {
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     assert!(history(&harness, id, 1).await.len() > 700);
     let kids = children(&harness, id).await;
     assert_eq!(kids.len(), 161);
@@ -219,13 +219,13 @@ async fn a_child_of_a_long_history_is_found_in_it(ground: Ground) {
     assert!(calls.is_sorted_by(|a, b| a < b), "{calls:?}");
 }
 
-async fn a_child_is_told_with_its_newest_run(ground: Ground) {
+async fn an_open_wait_names_the_newest_run_of_its_child(ground: Ground) {
     let code = script(|flow, _| async move {
-        flow.child::<Kid>(Say::Renew(2)).await?;
+        flow.child::<Kid>(Say::ContinueAsNew(2)).await?;
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let seen = waits(&harness, id).await;
     let [wait] = &seen.open[..] else {
         panic!("one wait, not {:?}", seen.open);
@@ -236,19 +236,19 @@ async fn a_child_is_told_with_its_newest_run(ground: Ground) {
     assert_eq!(wait.child_run, Some(child.run));
 }
 
-async fn children_are_told_call_by_call_and_outlive_their_rows(ground: Ground) {
+async fn child_calls_are_listed_in_order_and_outlive_the_rows_of_the_children(ground: Ground) {
     let code = script(|flow, _| async move {
-        let renewed = flow.child::<Kid>(Say::Renew(2));
+        let renewed = flow.child::<Kid>(Say::ContinueAsNew(2));
         let renewed = renewed.on_parent_close(ClosePolicy::Terminate);
-        let badly = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
+        let failing = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
         let _ = flow.all((renewed, flow.activity(Double, 1))).await?;
-        let _ = badly.await;
+        let _ = failing.await;
         flow.start_child::<Kid>(Say::Wait).await?;
         flow.signal::<Halt>().await?;
         Ok(())
     });
     let mut harness = ground.runs(code).await;
-    let id = ran(&mut harness, ()).await;
+    let id = begin_and_run(&mut harness, ()).await;
     let kids = children(&harness, id).await;
     go(&harness, kids[0].id, 1).await;
     harness.run().await;
@@ -257,7 +257,7 @@ async fn children_are_told_call_by_call_and_outlive_their_rows(ground: Ground) {
     harness.run().await;
     let row = get(&harness, id).await;
     let before = harness.child_calls(&row, 1, 0, 100).await.unwrap();
-    let told: Vec<_> = before
+    let states: Vec<_> = before
         .iter()
         .map(|it| (it.status.unwrap(), it.run, it.is_recorded))
         .collect();
@@ -267,7 +267,7 @@ async fn children_are_told_call_by_call_and_outlive_their_rows(ground: Ground) {
         (Status::Done, Some(1), true),
         (Status::AwaitingSignal, Some(1), false),
     ];
-    let mut sorted = told.clone();
+    let mut sorted = states.clone();
     sorted.sort_by_key(|(status, run, _)| (*status, *run));
     let mut wanted = expected.to_vec();
     wanted.sort_by_key(|(status, run, _)| (*status, *run));
@@ -286,7 +286,7 @@ async fn children_are_told_call_by_call_and_outlive_their_rows(ground: Ground) {
             .iter()
             .any(|it| it.reason.as_deref() == Some("broken"))
     );
-    // The rows go, and what the parent has recorded stays.
+    // The rows are deleted, and the records of the parent stay.
     let sql = format!("delete from instances where parent_id = {}", id.get());
     ground.tamper(&sql).await;
     let after = harness.child_calls(&row, 1, 0, 100).await.unwrap();

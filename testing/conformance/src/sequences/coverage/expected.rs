@@ -1,7 +1,7 @@
 //! The kinds of answers that a run of the default size must have seen.
 
 /// Every kind of answer.
-pub(super) const EXPECTED: [&str; 64] = [
+pub(super) const EXPECTED: [&str; 65] = [
     "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
     "claim: some, claim: none, claim: paused, claim: Conflict",
     "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
@@ -51,7 +51,7 @@ pub(super) const EXPECTED: [&str; 64] = [
     "pause: changed, pause: as it was",
     "resume: changed, resume: as it was",
     "reconcile: looked",
-    "survey: some, survey: more, rounds: some, record: recorded",
+    "count_by_step: some, count_by_step: more, rounds: some, record: recorded",
     "search: some, search: none, search: more",
     "join: one less, join: one more again, join: released",
     "key: released alive",
@@ -62,7 +62,8 @@ pub(super) const EXPECTED: [&str; 64] = [
     "commit park: lost, commit park: rejected, commit park: a cancel first",
     "commit continue_as_new: runnable, commit continue_as_new: lost",
     "flow on answers a cancel, park answers a cancel, workflow: one less",
-    "workflow: waits for several rounds, workflow: waits for several sets, claim: later run, claim: with a history, history: some",
+    "workflow: waits for several rounds, workflow: waits for several sets",
+    "claim: later run, claim: with a history, history: some",
     "needs all: woken, needs all: woken by a bad end, needs all: the ends have come",
     "needs all: a signal has come, needs all: the moment has come",
     "workflow woken: commit, workflow woken: deliver, workflow woken: fire, workflow woken: cancel",

@@ -13,7 +13,7 @@ pub(super) fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str
             .decided(it.started, row.children_pending, it.failed);
         it.joined.is_none() && decided.is_none()
     });
-    let is_wished_to_end = row.cancel.as_ref().is_some_and(|it| !it.answered);
+    let has_pending_cancel = row.cancel.as_ref().is_some_and(|it| !it.answered);
     let is_waiting = matches!(row.status, Status::AwaitingSignal | Status::Sleeping);
     let is_parked = is_joining || is_waiting;
     let rules = [
@@ -26,12 +26,12 @@ pub(super) fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str
             "I6: it waits for a join that is decided",
         ),
         (
-            !(is_wished_to_end && is_parked),
+            !(has_pending_cancel && is_parked),
             "I13: it is parked on a cancel that it has not answered",
         ),
         (
             row.held != Some(true) || row.status == Status::Runnable,
-            "who waits for a place does nothing else",
+            "a child that waits for a place is runnable",
         ),
         (
             row.parent.is_some() == row.position.is_some(),
@@ -40,7 +40,7 @@ pub(super) fn broken_in_row(row: &Instance) -> impl Iterator<Item = &'static str
         (
             row.parent.is_some()
                 || (row.held.is_none() && row.on_parent_close == ClosePolicy::Abandon),
-            "places and policies are for children",
+            "only children have places and close policies",
         ),
     ];
     rules
@@ -75,12 +75,12 @@ fn broken_in_join(parent: &Instance, children: &[&Instance]) -> Option<&'static 
     let barrier = parent.barrier?;
     let bad = children.iter().filter(|row| ended_badly(row));
     if usize::try_from(barrier.failed) != Ok(bad.clone().count()) {
-        return Some("I6: the failed are miscounted");
+        return Some("I6: the count of failed children is wrong");
     }
     let is_bad = |first: InstanceId| bad.clone().any(|row| row.id == first);
     match barrier.first_failure {
-        Some(first) if !is_bad(first) => Some("the first failure is none"),
-        None if barrier.failed > 0 => Some("nobody was the first to fail"),
+        Some(first) if !is_bad(first) => Some("the first failure is not a failed child"),
+        None if barrier.failed > 0 => Some("children have failed, and there is no first failure"),
         Some(_) | None => None,
     }
 }
@@ -89,7 +89,8 @@ fn broken_in_join(parent: &Instance, children: &[&Instance]) -> Option<&'static 
 fn broken_in_window(children: &[&Instance]) -> Option<&'static str> {
     let waits = children.iter().any(|row| row.held == Some(true));
     let runs = |row: &&Instance| row.held == Some(false) && !row.status.is_terminal();
-    (waits && !children.iter().any(runs)).then_some("I2: they wait for a place that nobody has")
+    (waits && !children.iter().any(runs))
+        .then_some("I2: children wait for a place, and no live child has one")
 }
 
 /// Returns the invariant that the change from `old` to `new` breaks.

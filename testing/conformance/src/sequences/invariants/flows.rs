@@ -35,13 +35,16 @@ fn broken_in_park<'a>(
     let rules = [
         (
             sets.iter().all(can_come),
-            "I6: it waits for more ends than can come",
+            "I6: it waits for more children than are live",
         ),
         (
             nearest == Some(row.children_pending) && row.children_pending > 0,
-            "I6: what it has left to wait for is not what its nearest part has",
+            "I6: its pending count is not that of its nearest join set",
         ),
-        (!is_signalled, "I2: it sleeps through a signal"),
+        (
+            !is_signalled,
+            "I2: it is parked, and an awaited signal is in its inbox",
+        ),
     ];
     broken(rules)
 }
@@ -76,16 +79,19 @@ fn broken_in_history(
     let rules = [
         (
             starts && places.windows(2).all(follows),
-            "it is not counted from 1 without gaps",
+            "its events are not numbered from 1 without gaps",
         ),
-        (history.runs.iter().all(sums_up), "it is summed up wrongly"),
+        (
+            history.runs.iter().all(sums_up),
+            "a summary of a run counts other events",
+        ),
         (
             fits.is_none_or(|(is_whole, _)| is_whole),
             "its row counts other events",
         ),
         (
             fits.is_none_or(|(_, is_kept)| is_kept),
-            "it has runs that are not kept",
+            "it has runs that should have been removed",
         ),
         (
             row.is_some() || places.is_empty(),
@@ -102,7 +108,7 @@ pub(super) fn broken_between(old: &Instance, new: &Instance) -> Option<&'static 
         0 => None,
         1 if new.events == 0 && new.revision > old.revision => None,
         1 => Some("a run began with a history"),
-        _ => Some("runs were left out, or taken back"),
+        _ => Some("the run number skipped a run or went back"),
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn forget_failures(after: &mut Tables) {
 }
 
 /// Takes a new place in a window away.
-pub(super) fn keep_waiting(before: &Tables, after: &mut Tables) {
+pub(super) fn take_places_away(before: &Tables, after: &mut Tables) {
     for (id, row) in &mut after.instances {
         let waited = before.instances.get(id).map(|old| old.held) == Some(Some(true));
         if waited && !row.status.is_terminal() {
@@ -27,7 +27,7 @@ pub(super) fn keep_waiting(before: &Tables, after: &mut Tables) {
 }
 
 /// Gives a place to every child of a round in which one got a place.
-pub(super) fn admit_everybody(before: &Tables, after: &mut Tables) {
+pub(super) fn admit_all_siblings(before: &Tables, after: &mut Tables) {
     let was_admitted = |id: &InstanceId, held| {
         let before = before.instances.get(id).map(|old| old.held);
         before == Some(Some(true)) && held == Some(false)

@@ -8,13 +8,13 @@ impl Mutant {
     /// Changes one outcome before the model sees it.
     pub(super) fn bend_flow(&self, commit: &mut Commit) {
         let is_flow = matches!(commit.outcome, Outcome::Flow { .. });
-        if self.is(Mutation::TellsOfFlowsAlone) && !is_flow {
+        if self.is(Mutation::DropsEventsOfMachines) && !is_flow {
             commit.events.clear();
         }
-        if self.is(Mutation::TellsTheMomentOfTheCommit) {
+        if self.is(Mutation::DatesEventsByTheCommit) {
             commit.events.iter_mut().for_each(|it| it.at = None);
         }
-        if self.is(Mutation::WakesByAPart)
+        if self.is(Mutation::WakesByTheFirstEvent)
             && let Outcome::Flow {
                 then: Flowing::Park(park),
                 ..
@@ -46,16 +46,19 @@ impl Mutant {
                 let sets = row.joining.iter_mut().flatten();
                 sets.for_each(|part| part.ranges = rounds.clone().collect());
             }
-            if self.is(Mutation::CountsPartsTogether) && waits {
+            if self.is(Mutation::CountsJoinSetsTogether) && waits {
                 let sets = row.joining.as_deref_mut().unwrap_or_default();
                 let all: Vec<ChildRange> =
                     sets.iter().flat_map(|part| part.ranges.clone()).collect();
                 sets.iter_mut().for_each(|part| part.ranges = all.clone());
             }
-            if self.is(Mutation::TakesBadEndsForGood) && is_bad(row) && is_awaited(row, commits) {
+            if self.is(Mutation::CountsAwaitedFailuresAsSuccesses)
+                && is_bad(row)
+                && is_awaited(row, commits)
+            {
                 row.status = Status::Done;
             }
-            if self.is(Mutation::ParksInSpiteOfCancels) && flows_on(row, commits) {
+            if self.is(Mutation::ParksDespiteCancels) && flows_on(row, commits) {
                 row.cancel = None;
             }
         }
@@ -69,17 +72,17 @@ impl Mutant {
             };
             let is_untouched = row.revision == old.revision;
             let counts_others =
-                self.is(Mutation::CountsEveryRound) || self.is(Mutation::CountsPartsTogether);
+                self.is(Mutation::CountsEveryRound) || self.is(Mutation::CountsJoinSetsTogether);
             if counts_others && is_untouched {
                 let sets = row.joining.iter_mut().flatten();
                 for (part, old) in sets.zip(old.joining.iter().flatten()) {
                     part.ranges.clone_from(&old.ranges);
                 }
             }
-            if self.is(Mutation::TakesBadEndsForGood) && is_untouched && is_bad(old) {
+            if self.is(Mutation::CountsAwaitedFailuresAsSuccesses) && is_untouched && is_bad(old) {
                 row.status = old.status;
             }
-            if self.is(Mutation::ParksInSpiteOfCancels) && flows_on(old, commits) {
+            if self.is(Mutation::ParksDespiteCancels) && flows_on(old, commits) {
                 row.cancel.clone_from(&old.cancel);
             }
         }
@@ -106,7 +109,7 @@ fn is_bad(row: &Instance) -> bool {
 }
 
 /// Writes the events of outcomes that were lost.
-pub(super) fn tell_of_the_lost(commits: &[Commit], answers: &[Answer], after: &mut Tables) {
+pub(super) fn write_lost_events(commits: &[Commit], answers: &[Answer], after: &mut Tables) {
     for (commit, answer) in commits.iter().zip(answers) {
         let Some(row) = after.instances.get_mut(&commit.claim.id) else {
             continue;
@@ -141,7 +144,7 @@ pub(super) fn stay_in_visits(before: &Tables, after: &mut Tables) {
 }
 
 /// Makes parents wait for children that were dropped.
-pub(super) fn wait_for_the_dropped(before: &Tables, after: &mut Tables) {
+pub(super) fn wait_for_dropped_children(before: &Tables, after: &mut Tables) {
     for (id, old) in &before.instances {
         if let Some(new) = after.instances.get_mut(id)
             && new.round > old.round

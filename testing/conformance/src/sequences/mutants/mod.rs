@@ -24,17 +24,17 @@ enum Mutation {
     /// Defect 6 (docs/protocol.md): a dropped child vanishes silently.
     HidesDroppedChildren,
     /// Defect 6 (docs/protocol.md): results are collected before the join.
-    CollectsChildrenOfTheLiving,
+    CollectsChildrenOfLiveParents,
     /// I6: a parent does not wait for a child that was retried in time.
     ForgetsRetriedChildren,
     /// Defect 9 (docs/protocol.md): a consumed dedup key is accepted again.
     ForgetsConsumedKeys,
     /// Defect 10 (docs/protocol.md): a signal to a finished instance is accepted.
-    SignalsTheDead,
+    SignalsFinishedInstances,
     /// Defect 11 (docs/protocol.md): a signal that the step received wakes it again.
-    WakesOnWhatWasHandedOver,
+    WakesOnReceivedSignals,
     /// I7: progress also consumes signals that arrived after the claim.
-    ConsumesLatecomers,
+    ConsumesLaterSignals,
     /// Defect 4 (docs/protocol.md): a key comes back with its status.
     TakesKeysBack,
     /// I8: rows of one partition key run side by side.
@@ -58,7 +58,7 @@ enum Mutation {
     /// A retry counts as another visit of its step.
     BeginsAVisitOnRetry,
     /// A wait stays in the previous visit.
-    StaysInTheVisitBefore,
+    StaysInThePreviousVisit,
     /// A child loses the trace that it was given.
     ForgetsTheTraceOfChildren,
     /// I7: the signal that starts its target is missing from the inbox.
@@ -66,13 +66,13 @@ enum Mutation {
     /// I9: a finished holder that keeps its key is replaced.
     ReplacesEndedHolders,
     /// A delivery claims woken instances of a paused queue.
-    HandsOverFromPausedQueues,
+    ClaimsOnDeliveryFromPausedQueues,
     /// I7: a claim that a delivery makes comes without its inbox.
-    HandsOverWithoutTheInbox,
+    ClaimsOnDeliveryWithoutTheInbox,
     /// I13: a cancel is answered and forgotten.
     ForgetsCancels,
     /// A cancel takes the claim away from a running step.
-    LosesTheClaimsOfTheCancelled,
+    LosesClaimsOfCancelledInstances,
     /// A retried instance keeps its cancel.
     KeepsCancelsOnRetry,
     /// A retried instance keeps its error value.
@@ -80,23 +80,23 @@ enum Mutation {
     /// A failed instance has no error value.
     ForgetsErrorValues,
     /// I13: any outcome counts as the answer to a cancel.
-    AnswersByAccident,
+    AnswersCancelsByAnyOutcome,
     /// A retried answer to a cancel counts as an answer.
-    AnswersByRetry,
+    AnswersCancelsByRetry,
     /// I13: the end of a parent affects no children.
     ForgetsPolicies,
     /// I13: a cascade stops after its first batch.
-    TellsOneBatch,
+    CascadesOneBatch,
     /// A cascade always reports that nothing is left.
-    SaysThatNobodyIsLeft,
+    ReportsThatCascadesEnded,
     /// I13: a cascade reaches children that were started later.
-    TellsTheChildrenOfAnswers,
+    CascadesToLaterChildren,
     /// A parent is collected before its cascade has run.
-    CollectsBeforeAllAreTold,
+    CollectsBeforeTheCascade,
     /// I2: the place of a finished child goes to no other.
-    AdmitsNobody,
+    AdmitsNoOtherChild,
     /// One finished child gives every sibling a place.
-    AdmitsEverybody,
+    AdmitsAllSiblings,
     /// A child that waits for a place is claimed.
     ClaimsWithoutAPlace,
     /// I6: failed children count as successful ones.
@@ -104,27 +104,27 @@ enum Mutation {
     /// The first failure changes.
     MovesTheFirstFailure,
     /// The outcome of a machine writes no events.
-    TellsOfFlowsAlone,
+    DropsEventsOfMachines,
     /// Every event gets the time of the commit.
-    TellsTheMomentOfTheCommit,
+    DatesEventsByTheCommit,
     /// I3: the events of a lost outcome are written.
-    TellsOfTheLost,
+    WritesEventsOfLostOutcomes,
     /// A history outlives its instance.
-    KeepsTheHistoriesOfTheRemoved,
+    KeepsHistoriesOfRemovedInstances,
     /// A new run starts no new visit.
     RenewsWithinTheVisit,
     /// I2: a park misses children that have finished meanwhile.
     ParksWithoutLooking,
     /// A park counts failed children as successful ones.
-    TakesBadEndsForGood,
+    CountsAwaitedFailuresAsSuccesses,
     /// I2: a parent waits for a child that was not started.
-    WaitsForTheDropped,
+    WaitsForDroppedChildren,
     /// I6: a finished child counts although the workflow does not wait for its round.
     CountsEveryRound,
     /// A finished child counts for every join set of a workflow.
-    CountsPartsTogether,
+    CountsJoinSetsTogether,
     /// The first event wakes a park that needs all.
-    WakesByAPart,
+    WakesByTheFirstEvent,
     /// I2: a signal does not wake a workflow that also waits for children.
     SleepsThroughSignals,
     /// A workflow waits for a retried child, as a machine does.
@@ -132,7 +132,7 @@ enum Mutation {
     /// A claim of a workflow carries the children of its last round.
     HandsOutChildrenOfWorkflows,
     /// I13: a workflow parks despite an unanswered cancel.
-    ParksInSpiteOfCancels,
+    ParksDespiteCancels,
 }
 
 const ALL: [Mutation; 59] = [
@@ -140,12 +140,12 @@ const ALL: [Mutation; 59] = [
     Mutation::CountsSiblingsOnce,
     Mutation::CountsOlderRounds,
     Mutation::HidesDroppedChildren,
-    Mutation::CollectsChildrenOfTheLiving,
+    Mutation::CollectsChildrenOfLiveParents,
     Mutation::ForgetsRetriedChildren,
     Mutation::ForgetsConsumedKeys,
-    Mutation::SignalsTheDead,
-    Mutation::WakesOnWhatWasHandedOver,
-    Mutation::ConsumesLatecomers,
+    Mutation::SignalsFinishedInstances,
+    Mutation::WakesOnReceivedSignals,
+    Mutation::ConsumesLaterSignals,
     Mutation::TakesKeysBack,
     Mutation::IgnoresPartitionKeys,
     Mutation::ClaimsEarly,
@@ -157,44 +157,44 @@ const ALL: [Mutation; 59] = [
     Mutation::IgnoresPauses,
     Mutation::ClaimsDoubleSuccess,
     Mutation::BeginsAVisitOnRetry,
-    Mutation::StaysInTheVisitBefore,
+    Mutation::StaysInThePreviousVisit,
     Mutation::ForgetsTheTraceOfChildren,
     Mutation::DropsTheSignalThatStarts,
     Mutation::ReplacesEndedHolders,
-    Mutation::HandsOverFromPausedQueues,
-    Mutation::HandsOverWithoutTheInbox,
+    Mutation::ClaimsOnDeliveryFromPausedQueues,
+    Mutation::ClaimsOnDeliveryWithoutTheInbox,
     Mutation::ForgetsCancels,
-    Mutation::LosesTheClaimsOfTheCancelled,
+    Mutation::LosesClaimsOfCancelledInstances,
     Mutation::KeepsCancelsOnRetry,
     Mutation::KeepsErrorValuesOnRetry,
     Mutation::ForgetsErrorValues,
-    Mutation::AnswersByAccident,
-    Mutation::AnswersByRetry,
+    Mutation::AnswersCancelsByAnyOutcome,
+    Mutation::AnswersCancelsByRetry,
     Mutation::ForgetsPolicies,
-    Mutation::TellsOneBatch,
-    Mutation::SaysThatNobodyIsLeft,
-    Mutation::TellsTheChildrenOfAnswers,
-    Mutation::CollectsBeforeAllAreTold,
-    Mutation::AdmitsNobody,
-    Mutation::AdmitsEverybody,
+    Mutation::CascadesOneBatch,
+    Mutation::ReportsThatCascadesEnded,
+    Mutation::CascadesToLaterChildren,
+    Mutation::CollectsBeforeTheCascade,
+    Mutation::AdmitsNoOtherChild,
+    Mutation::AdmitsAllSiblings,
     Mutation::ClaimsWithoutAPlace,
     Mutation::ForgetsFailures,
     Mutation::MovesTheFirstFailure,
-    Mutation::TellsOfFlowsAlone,
-    Mutation::TellsTheMomentOfTheCommit,
-    Mutation::TellsOfTheLost,
-    Mutation::KeepsTheHistoriesOfTheRemoved,
+    Mutation::DropsEventsOfMachines,
+    Mutation::DatesEventsByTheCommit,
+    Mutation::WritesEventsOfLostOutcomes,
+    Mutation::KeepsHistoriesOfRemovedInstances,
     Mutation::RenewsWithinTheVisit,
     Mutation::ParksWithoutLooking,
-    Mutation::TakesBadEndsForGood,
-    Mutation::WaitsForTheDropped,
+    Mutation::CountsAwaitedFailuresAsSuccesses,
+    Mutation::WaitsForDroppedChildren,
     Mutation::CountsEveryRound,
-    Mutation::CountsPartsTogether,
-    Mutation::WakesByAPart,
+    Mutation::CountsJoinSetsTogether,
+    Mutation::WakesByTheFirstEvent,
     Mutation::SleepsThroughSignals,
     Mutation::CountsRetriedChildrenOfWorkflows,
     Mutation::HandsOutChildrenOfWorkflows,
-    Mutation::ParksInSpiteOfCancels,
+    Mutation::ParksDespiteCancels,
 ];
 
 #[tokio::test]
@@ -285,25 +285,25 @@ impl Mutant {
             Mutation::RecordsNothing => tables.operations.clear(),
             Mutation::ForgetsErrorValues => forget_error_values(tables),
             Mutation::BeginsAVisitOnRetry => begin_visits(before, tables),
-            Mutation::StaysInTheVisitBefore => stay_in_visits(before, tables),
+            Mutation::StaysInThePreviousVisit => stay_in_visits(before, tables),
             Mutation::ForgetsTheTraceOfChildren => {
                 let rows = tables.instances.values_mut();
                 rows.filter(|it| it.parent.is_some())
                     .for_each(|it| it.trace = None);
             }
             Mutation::ForgetsPolicies => family::forget_policies(tables),
-            Mutation::AdmitsNobody => family::keep_waiting(before, tables),
-            Mutation::AdmitsEverybody => family::admit_everybody(before, tables),
+            Mutation::AdmitsNoOtherChild => family::take_places_away(before, tables),
+            Mutation::AdmitsAllSiblings => family::admit_all_siblings(before, tables),
             Mutation::ForgetsFailures => family::forget_failures(tables),
             Mutation::MovesTheFirstFailure => family::move_first_failures(tables),
             Mutation::RenewsWithinTheVisit => flows::stay_in_visits(before, tables),
-            Mutation::WaitsForTheDropped => flows::wait_for_the_dropped(before, tables),
+            Mutation::WaitsForDroppedChildren => flows::wait_for_dropped_children(before, tables),
             Mutation::ForgetsTheFence
-            | Mutation::CollectsChildrenOfTheLiving
+            | Mutation::CollectsChildrenOfLiveParents
             | Mutation::ForgetsRetriedChildren
-            | Mutation::SignalsTheDead
-            | Mutation::WakesOnWhatWasHandedOver
-            | Mutation::ConsumesLatecomers
+            | Mutation::SignalsFinishedInstances
+            | Mutation::WakesOnReceivedSignals
+            | Mutation::ConsumesLaterSignals
             | Mutation::IgnoresPartitionKeys
             | Mutation::ClaimsEarly
             | Mutation::FiresEarly
@@ -314,32 +314,32 @@ impl Mutant {
             | Mutation::ClaimsDoubleSuccess
             | Mutation::DropsTheSignalThatStarts
             | Mutation::ReplacesEndedHolders
-            | Mutation::HandsOverFromPausedQueues
-            | Mutation::HandsOverWithoutTheInbox
+            | Mutation::ClaimsOnDeliveryFromPausedQueues
+            | Mutation::ClaimsOnDeliveryWithoutTheInbox
             | Mutation::ForgetsCancels
-            | Mutation::LosesTheClaimsOfTheCancelled
+            | Mutation::LosesClaimsOfCancelledInstances
             | Mutation::KeepsCancelsOnRetry
             | Mutation::KeepsErrorValuesOnRetry
-            | Mutation::AnswersByAccident
-            | Mutation::AnswersByRetry
-            | Mutation::TellsOneBatch
-            | Mutation::SaysThatNobodyIsLeft
-            | Mutation::TellsTheChildrenOfAnswers
-            | Mutation::CollectsBeforeAllAreTold
+            | Mutation::AnswersCancelsByAnyOutcome
+            | Mutation::AnswersCancelsByRetry
+            | Mutation::CascadesOneBatch
+            | Mutation::ReportsThatCascadesEnded
+            | Mutation::CascadesToLaterChildren
+            | Mutation::CollectsBeforeTheCascade
             | Mutation::ClaimsWithoutAPlace
-            | Mutation::TellsOfFlowsAlone
-            | Mutation::TellsTheMomentOfTheCommit
-            | Mutation::TellsOfTheLost
-            | Mutation::KeepsTheHistoriesOfTheRemoved
+            | Mutation::DropsEventsOfMachines
+            | Mutation::DatesEventsByTheCommit
+            | Mutation::WritesEventsOfLostOutcomes
+            | Mutation::KeepsHistoriesOfRemovedInstances
             | Mutation::ParksWithoutLooking
-            | Mutation::TakesBadEndsForGood
+            | Mutation::CountsAwaitedFailuresAsSuccesses
             | Mutation::CountsEveryRound
-            | Mutation::CountsPartsTogether
-            | Mutation::WakesByAPart
+            | Mutation::CountsJoinSetsTogether
+            | Mutation::WakesByTheFirstEvent
             | Mutation::SleepsThroughSignals
             | Mutation::CountsRetriedChildrenOfWorkflows
             | Mutation::HandsOutChildrenOfWorkflows
-            | Mutation::ParksInSpiteOfCancels => {}
+            | Mutation::ParksDespiteCancels => {}
         });
     }
 
@@ -353,14 +353,14 @@ impl Mutant {
                 commit.claim.revision = row.revision;
             }
             self.bend_flow(commit);
-            if self.is(Mutation::AnswersByAccident) {
+            if self.is(Mutation::AnswersCancelsByAnyOutcome) {
                 commit.answers_cancel = true;
             }
             let waits = matches!(commit.outcome, Outcome::Wait { .. });
-            if self.is(Mutation::WakesOnWhatWasHandedOver) && waits {
+            if self.is(Mutation::WakesOnReceivedSignals) && waits {
                 commit.received.clear();
             }
-            if self.is(Mutation::ConsumesLatecomers) && !commit.received.is_empty() {
+            if self.is(Mutation::ConsumesLaterSignals) && !commit.received.is_empty() {
                 let awaits = row.awaits.clone().unwrap_or_default();
                 let latecomers = tables.signals.values();
                 let latecomers = latecomers.filter(|it| it.target == row.id);

@@ -67,9 +67,9 @@ impl Store for Mutant {
         self.tamper(|tables| self.hide(&commits, tables));
         let mut committed = self.model.commit(commits.clone().into()).await?;
         self.tamper(|tables| self.unhide(&before, &commits, tables));
-        if self.is(Mutation::TellsOfTheLost) {
+        if self.is(Mutation::WritesEventsOfLostOutcomes) {
             let answers = &committed.answers;
-            self.tamper(|tables| flows::tell_of_the_lost(&commits, answers, tables));
+            self.tamper(|tables| flows::write_lost_events(&commits, answers, tables));
         }
         if self.is(Mutation::ClaimsDoubleSuccess) {
             let mut first = BTreeMap::new();
@@ -78,7 +78,7 @@ impl Store for Mutant {
                 *answer = first.entry(claim).or_insert_with(|| answer.clone()).clone();
             }
         }
-        if self.is(Mutation::AnswersByRetry) {
+        if self.is(Mutation::AnswersCancelsByRetry) {
             self.tamper(|tables| {
                 let rows = tables.instances.values_mut();
                 let retried = rows.filter(|row| {
@@ -122,10 +122,10 @@ impl Store for Mutant {
         claim_for: Option<ClaimOffer>,
     ) -> Result<Delivered> {
         let before = self.tables();
-        if self.is(Mutation::HandsOverFromPausedQueues) {
+        if self.is(Mutation::ClaimsOnDeliveryFromPausedQueues) {
             self.tamper(|tables| tables.paused.clear());
         }
-        if self.is(Mutation::SignalsTheDead) {
+        if self.is(Mutation::SignalsFinishedInstances) {
             self.tamper(|tables| {
                 let rows = tables.instances.values_mut();
                 let dead = rows.filter(|row| row.status.is_terminal());
@@ -140,8 +140,10 @@ impl Store for Mutant {
             });
         }
         let mut delivered = self.model.deliver(signals, claim_for).await;
-        if let (Ok(delivered), true) = (&mut delivered, self.is(Mutation::HandsOverWithoutTheInbox))
-        {
+        if let (Ok(delivered), true) = (
+            &mut delivered,
+            self.is(Mutation::ClaimsOnDeliveryWithoutTheInbox),
+        ) {
             delivered.claims.iter_mut().for_each(|it| it.inbox.clear());
         }
         self.tamper(|tables| {
@@ -206,7 +208,7 @@ impl Store for Mutant {
 
     async fn collect(&self, request: CollectRequest) -> Result<Collected> {
         let before = self.tables();
-        if self.is(Mutation::CollectsChildrenOfTheLiving) {
+        if self.is(Mutation::CollectsChildrenOfLiveParents) {
             self.tamper(|tables| {
                 tables
                     .instances
@@ -214,13 +216,13 @@ impl Store for Mutant {
                     .for_each(|row| row.parent = None);
             });
         }
-        if self.is(Mutation::CollectsBeforeAllAreTold) {
+        if self.is(Mutation::CollectsBeforeTheCascade) {
             self.tamper(|tables| tables.cascades.clear());
         }
         let collected = self.model.collect(request).await;
         self.tamper(|tables| {
             tables.cascades.clone_from(&before.cascades);
-            if self.is(Mutation::KeepsTheHistoriesOfTheRemoved) {
+            if self.is(Mutation::KeepsHistoriesOfRemovedInstances) {
                 flows::keep_histories(&before, tables);
             }
             for (id, row) in &mut tables.instances {
@@ -241,11 +243,12 @@ impl Store for Mutant {
             if self.is(Mutation::ForgetsCancels) {
                 family::forget_cancels(&before, tables);
             }
-            if self.is(Mutation::LosesTheClaimsOfTheCancelled) {
+            if self.is(Mutation::LosesClaimsOfCancelledInstances) {
                 let rows = tables.instances.values_mut();
                 let ran = rows.filter(|row| row.status == Status::Executing);
-                let told = ran.filter(|row| row.cancel != before.instances[&row.id].cancel);
-                told.for_each(|row| row.revision = row.revision.next());
+                let newly_cancelled =
+                    ran.filter(|row| row.cancel != before.instances[&row.id].cancel);
+                newly_cancelled.for_each(|row| row.revision = row.revision.next());
             }
         });
         self.spoil(&before);
@@ -268,18 +271,18 @@ impl Store for Mutant {
 
     async fn cascade(&self, request: CascadeRequest) -> Result<Cascaded> {
         let before = self.tables();
-        if self.is(Mutation::TellsTheChildrenOfAnswers) {
+        if self.is(Mutation::CascadesToLaterChildren) {
             self.tamper(|tables| {
                 let cascades = tables.cascades.values_mut();
                 cascades.for_each(|it| it.before.0 = i32::MAX);
             });
         }
         let mut cascaded = self.model.cascade(request).await?;
-        if self.is(Mutation::TellsOneBatch) {
-            let told = before.cascades.keys().next();
-            self.tamper(|tables| tables.cascades.retain(|key, _| Some(key) != told));
+        if self.is(Mutation::CascadesOneBatch) {
+            let first = before.cascades.keys().next();
+            self.tamper(|tables| tables.cascades.retain(|key, _| Some(key) != first));
         }
-        if self.is(Mutation::SaysThatNobodyIsLeft) {
+        if self.is(Mutation::ReportsThatCascadesEnded) {
             cascaded.more = false;
         }
         self.spoil(&before);
@@ -328,7 +331,7 @@ impl Store for Mutant {
     async fn delete(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>> {
         let before = self.tables();
         let deleted = self.model.delete(ids, note).await;
-        if self.is(Mutation::KeepsTheHistoriesOfTheRemoved) {
+        if self.is(Mutation::KeepsHistoriesOfRemovedInstances) {
             self.tamper(|tables| flows::keep_histories(&before, tables));
         }
         deleted

@@ -14,7 +14,7 @@ pub(in super::super) struct Flowing {
     pub(in super::super) then: Then,
 }
 
-/// What the workflow does after starting children.
+/// The next action of a workflow after it has started children.
 #[derive(Clone, Debug)]
 pub(in super::super) enum Then {
     Keep,
@@ -22,7 +22,7 @@ pub(in super::super) enum Then {
     Park(Parking),
 }
 
-/// What a workflow waits for.
+/// The events that a parked workflow waits for.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Parking {
     /// The awaited names, as a mask.

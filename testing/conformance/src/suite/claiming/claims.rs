@@ -74,7 +74,7 @@ pub async fn a_lower_priority_number_goes_first(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 10).await, expected);
 }
 
-pub async fn of_one_priority_the_earlier_eligible_goes_first(subject: &Subject) {
+pub async fn at_equal_priority_the_earlier_eligible_instance_goes_first(subject: &Subject) {
     let worker = subject.worker().await;
     let now = subject.now();
     let rows = [30, 10, 20].map(|ago| task().start(Start::At(now - seconds(ago))));
@@ -83,7 +83,7 @@ pub async fn of_one_priority_the_earlier_eligible_goes_first(subject: &Subject) 
     assert_eq!(subject.claim_ids(worker, 10).await, expected);
 }
 
-pub async fn of_one_moment_the_lower_id_goes_first(subject: &Subject) {
+pub async fn at_equal_priority_and_time_the_lower_id_goes_first(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(tasks(20)).await;
     assert!(ids.is_sorted(), "ids are given in the caller's order");
@@ -107,17 +107,17 @@ pub async fn a_claim_takes_from_its_queue_only(subject: &Subject) {
     assert_eq!(ids_of(&mail), [there]);
 }
 
-pub async fn a_claim_takes_no_more_than_asked_for(subject: &Subject) {
+pub async fn a_claim_takes_no_more_instances_than_requested(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(tasks(5)).await;
     let first = subject.ask(worker, QUEUE, 2).await;
     assert_eq!(ids_of(&first.claims), ids[..2]);
-    assert!(first.more, "there are three left");
+    assert!(first.more, "three instances are left");
     assert_eq!(first.next_due_in, None);
     assert_eq!(subject.claim_ids(worker, 10).await, ids[2..]);
 }
 
-pub async fn asking_for_none_takes_none(subject: &Subject) {
+pub async fn a_claim_of_zero_instances_takes_none(subject: &Subject) {
     let worker = subject.worker().await;
     let id = subject.insert(task()).await;
     assert_eq!(subject.ask(worker, QUEUE, 0).await.claims, []);
@@ -125,7 +125,7 @@ pub async fn asking_for_none_takes_none(subject: &Subject) {
 }
 
 /// Defect 15 (docs/protocol.md).
-pub async fn only_registered_machines_and_versions_are_taken(subject: &Subject) {
+pub async fn a_claim_takes_only_the_machines_and_versions_it_names(subject: &Subject) {
     let worker = subject.worker().await;
     let other = subject
         .insert(NewInstance::new("other", "start", json("{}")))
@@ -150,7 +150,9 @@ pub async fn only_registered_machines_and_versions_are_taken(subject: &Subject) 
 }
 
 /// Defect 15 (docs/protocol.md): rows that this worker cannot run must not fill its claim either.
-pub async fn foreign_machines_at_the_head_do_not_hide_what_is_behind_them(subject: &Subject) {
+pub async fn foreign_instances_at_the_head_do_not_hide_the_instances_behind_them(
+    subject: &Subject,
+) {
     let worker = subject.worker().await;
     let foreign = NewInstance::new("foreign", "start", json("{}")).priority(-1);
     subject.insert_all(vec![foreign; 300]).await;
@@ -159,7 +161,7 @@ pub async fn foreign_machines_at_the_head_do_not_hide_what_is_behind_them(subjec
 }
 
 /// I10.
-pub async fn nothing_is_claimed_before_its_time(subject: &Subject) {
+pub async fn an_instance_is_not_claimed_before_it_is_eligible(subject: &Subject) {
     let worker = subject.worker().await;
     let id = subject.insert(later(task(), seconds(10))).await;
     subject.pass(seconds(10) - std::time::Duration::from_micros(1));
@@ -184,7 +186,7 @@ pub async fn a_claim_says_when_the_next_row_comes_due(subject: &Subject) {
     assert_eq!(claimed.next_due_in, Some(seconds(10)));
 }
 
-pub async fn the_next_due_time_is_found_among_all_priorities_of_the_queue_alone(subject: &Subject) {
+pub async fn the_next_due_time_covers_all_priorities_of_its_queue_only(subject: &Subject) {
     let worker = subject.worker().await;
     let rows = vec![
         later(task().priority(-5), seconds(40)),
@@ -196,7 +198,7 @@ pub async fn the_next_due_time_is_found_among_all_priorities_of_the_queue_alone(
     assert_eq!(claimed.next_due_in, Some(seconds(25)));
 }
 
-pub async fn many_delayed_rows_of_an_urgent_priority_do_not_hide_what_is_due(subject: &Subject) {
+pub async fn many_delayed_urgent_rows_do_not_hide_a_due_row(subject: &Subject) {
     let worker = subject.worker().await;
     let delayed = later(task().priority(-1), seconds(60));
     subject.insert_all(vec![delayed; 500]).await;
@@ -206,7 +208,7 @@ pub async fn many_delayed_rows_of_an_urgent_priority_do_not_hide_what_is_due(sub
     assert_eq!(claimed.next_due_in, Some(seconds(60)));
 }
 
-pub async fn a_start_in_the_past_goes_ahead_of_what_became_eligible_later(subject: &Subject) {
+pub async fn a_row_with_a_start_in_the_past_goes_before_a_row_eligible_later(subject: &Subject) {
     let worker = subject.worker().await;
     let now_row = subject.insert(task()).await;
     let past = subject.now() - seconds(100);
@@ -241,7 +243,7 @@ pub async fn a_worker_that_never_registered_cannot_claim(subject: &Subject) {
     assert_eq!(subject.status(id).await, Status::Runnable);
 }
 
-pub async fn ten_thousand_claims_go_out_at_once_and_in_order(subject: &Subject) {
+pub async fn one_call_returns_ten_thousand_claims_in_order(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(tasks(10_050)).await;
     let claims = subject.claim(worker, 10_000).await;
@@ -250,7 +252,7 @@ pub async fn ten_thousand_claims_go_out_at_once_and_in_order(subject: &Subject) 
     assert_eq!(subject.claim_ids(worker, 100).await, ids[10_000..]);
 }
 
-pub async fn a_worker_is_told_what_executes_for_it_at_its_revision_now(subject: &Subject) {
+pub async fn a_worker_lists_its_claims_at_their_current_revisions(subject: &Subject) {
     let (worker, other) = (subject.worker().await, subject.worker().await);
     assert_eq!(subject.claims_of(worker).await, []);
     subject.insert_all(tasks(6)).await;
@@ -271,7 +273,7 @@ pub async fn a_worker_is_told_what_executes_for_it_at_its_revision_now(subject: 
     assert_eq!(subject.claims_of(WorkerId(987_654)).await, []);
 }
 
-pub async fn a_worker_is_told_of_claims_that_came_with_an_insert_or_a_signal(subject: &Subject) {
+pub async fn a_worker_lists_its_claims_from_inserts_and_deliveries(subject: &Subject) {
     let (worker, parked) = subject.parked(&["go"]).await;
     subject
         .deliver_for(worker, vec![signal(parked, "go")])
@@ -294,7 +296,7 @@ pub async fn a_worker_is_told_of_claims_that_came_with_an_insert_or_a_signal(sub
     assert_eq!(subject.claims_of(worker).await, []);
 }
 
-pub async fn a_dead_worker_is_told_of_its_claims_until_they_are_reaped(subject: &Subject) {
+pub async fn the_claims_of_a_dead_worker_are_listed_until_they_are_reaped(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.pass(LEASE);
     assert_eq!(subject.claims_of(worker).await, [claim.reference()]);
@@ -302,67 +304,68 @@ pub async fn a_dead_worker_is_told_of_its_claims_until_they_are_reaped(subject: 
     assert_eq!(subject.claims_of(worker).await, []);
 }
 
-/// A worker that remembers a claim by its revision cannot take another claim for it.
-pub async fn another_claim_of_an_instance_is_at_least_two_revisions_further(subject: &Subject) {
+/// A worker that remembers a claim by its revision cannot mistake a later claim for it.
+pub async fn the_next_claim_of_an_instance_is_at_least_two_revisions_later(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let id = claim.id;
 
-    let last = ahead(subject, claim).await;
+    let last = run_ahead(subject, claim).await;
     subject.commit(&last, requeue("again")).await;
-    let claim = further(&last, subject.claim_the(worker, id).await);
+    let claim = two_revisions_later(&last, subject.claim_the(worker, id).await);
 
-    let last = ahead(subject, claim).await;
+    let last = run_ahead(subject, claim).await;
     subject.commit(&last, again(seconds(0))).await;
-    let claim = further(&last, subject.claim_the(worker, id).await);
+    let claim = two_revisions_later(&last, subject.claim_the(worker, id).await);
 
-    let last = ahead(subject, claim).await;
+    let last = run_ahead(subject, claim).await;
     subject.release(&last, seconds(0)).await;
-    let claim = further(&last, subject.claim_the(worker, id).await);
+    let claim = two_revisions_later(&last, subject.claim_the(worker, id).await);
 
-    let last = ahead(subject, claim).await;
+    let last = run_ahead(subject, claim).await;
     subject.commit(&last, wait_for(&["go"])).await;
     let mut delivered = subject.deliver_for(worker, vec![signal(id, "go")]).await;
-    let claim = further(&last, delivered.claims.remove(0));
+    let claim = two_revisions_later(&last, delivered.claims.remove(0));
 
-    let last = ahead(subject, claim).await;
+    let last = run_ahead(subject, claim).await;
     subject
         .commit(&last, wait_at_most(&["stop"], seconds(0)))
         .await;
     subject.store.fire(1).await.unwrap();
-    let claim = further(&last, subject.claim_the(worker, id).await);
+    let claim = two_revisions_later(&last, subject.claim_the(worker, id).await);
 
-    let last = ahead(subject, claim).await;
+    let last = run_ahead(subject, claim).await;
     subject.commit(&last, fan_out(vec![])).await;
-    let claim = further(&last, subject.claim_the(worker, id).await);
+    let claim = two_revisions_later(&last, subject.claim_the(worker, id).await);
 
-    let last = ahead(subject, claim).await;
+    let last = run_ahead(subject, claim).await;
     subject
         .store
         .terminate(vec![id], Extent::One, note())
         .await
         .unwrap();
     subject.store.retry(vec![id], note()).await.unwrap();
-    let claim = further(&last, subject.claim_the(worker, id).await);
+    let claim = two_revisions_later(&last, subject.claim_the(worker, id).await);
 
-    let last = ahead(subject, claim).await;
+    let last = run_ahead(subject, claim).await;
     subject.pass(LEASE);
     subject.reap().await;
     let worker = subject.worker().await;
-    further(&last, subject.claim_the(worker, id).await);
+    two_revisions_later(&last, subject.claim_the(worker, id).await);
 }
 
-/// Returns the claim after one more step.
-async fn ahead(subject: &Subject, claim: Claim) -> Claim {
+/// Runs one step ahead and returns the claim after it.
+async fn run_ahead(subject: &Subject, claim: Claim) -> Claim {
     subject.commit(&claim, keep("ahead")).await;
     let revision = subject.get(claim.id).await.revision;
     assert_eq!(revision, claim.revision.next());
     Claim { revision, ..claim }
 }
 
-fn further(last: &Claim, next: Claim) -> Claim {
-    let two_further = last.revision.next().next();
+/// Asserts that `next` is at least two revisions later than `last`, and returns it.
+fn two_revisions_later(last: &Claim, next: Claim) -> Claim {
+    let earliest = last.revision.next().next();
     assert!(
-        next.revision >= two_further,
+        next.revision >= earliest,
         "{} after {}",
         next.revision,
         last.revision

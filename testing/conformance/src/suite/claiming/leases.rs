@@ -9,7 +9,7 @@ use outlast_core::{
 };
 use std::time::Duration;
 
-async fn refuses(subject: &Subject, worker: WorkerId) -> bool {
+async fn cannot_claim(subject: &Subject, worker: WorkerId) -> bool {
     let request = ClaimRequest {
         worker,
         queue: QUEUE.into(),
@@ -20,7 +20,7 @@ async fn refuses(subject: &Subject, worker: WorkerId) -> bool {
         Ok(_) => false,
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Conflict);
-            matches!(error, Error::LeaseExpired { worker: whose, .. } if whose == worker)
+            matches!(error, Error::LeaseExpired { worker: refused, .. } if refused == worker)
         }
     }
 }
@@ -60,72 +60,72 @@ pub async fn a_registered_worker_is_listed(subject: &Subject) {
     assert_eq!(row.lease_expires_at, subject.now() + seconds(30));
 }
 
-pub async fn workers_of_one_name_are_told_apart(subject: &Subject) {
+pub async fn workers_with_the_same_name_have_different_ids(subject: &Subject) {
     let (one, two) = (subject.worker().await, subject.worker().await);
     assert!(one < two, "ids grow");
 }
 
-pub async fn a_lease_ends_at_its_last_moment(subject: &Subject) {
+pub async fn a_worker_cannot_claim_from_the_moment_its_lease_expires(subject: &Subject) {
     let worker = subject.worker_with(seconds(10)).await;
     subject.pass(seconds(10) - Duration::from_micros(1));
-    assert!(!refuses(subject, worker).await);
+    assert!(!cannot_claim(subject, worker).await);
     subject.pass(Duration::from_micros(1));
-    assert!(refuses(subject, worker).await);
+    assert!(cannot_claim(subject, worker).await);
 }
 
-pub async fn a_heartbeat_lets_the_lease_run_anew(subject: &Subject) {
+pub async fn a_heartbeat_renews_the_lease(subject: &Subject) {
     let worker = subject.worker_with(seconds(10)).await;
     subject.pass(seconds(9));
     let beat = subject.store.heartbeat(worker, seconds(10)).await;
     assert_eq!(beat.unwrap(), Heartbeat::Renewed);
     subject.pass(seconds(9));
-    assert!(!refuses(subject, worker).await);
+    assert!(!cannot_claim(subject, worker).await);
     let row = &subject.store.workers().await.unwrap()[0];
     assert_eq!(row.heartbeat_at, subject.now() - seconds(9));
     assert_eq!(row.lease_expires_at, subject.now() + seconds(1));
     assert_eq!(row.started_at, subject.now() - seconds(18));
 }
 
-/// The fence protects the claims that were reaped from a late worker, so it may continue.
-pub async fn a_late_worker_that_was_not_removed_is_renewed(subject: &Subject) {
+/// A late worker may continue. The fence protects the claims that were reaped from it.
+pub async fn a_late_heartbeat_renews_a_worker_that_was_not_removed(subject: &Subject) {
     let worker = subject.worker_with(seconds(10)).await;
     subject.pass(seconds(100));
     let beat = subject.store.heartbeat(worker, seconds(10)).await;
     assert_eq!(beat.unwrap(), Heartbeat::Renewed);
-    assert!(!refuses(subject, worker).await);
+    assert!(!cannot_claim(subject, worker).await);
 }
 
-pub async fn a_removed_worker_is_told_so(subject: &Subject) {
+pub async fn a_heartbeat_tells_a_removed_worker_that_it_is_gone(subject: &Subject) {
     let worker = subject.worker_with(seconds(10)).await;
     subject.pass(seconds(10));
     assert_eq!(subject.reap().await.removed, [worker]);
     let beat = subject.store.heartbeat(worker, seconds(10)).await;
     assert_eq!(beat.unwrap(), Heartbeat::Gone);
-    assert!(refuses(subject, worker).await);
+    assert!(cannot_claim(subject, worker).await);
 }
 
 pub async fn a_heartbeat_can_change_the_length_of_the_lease(subject: &Subject) {
     let worker = subject.worker_with(seconds(100)).await;
     subject.store.heartbeat(worker, seconds(1)).await.unwrap();
     subject.pass(seconds(1));
-    assert!(refuses(subject, worker).await);
+    assert!(cannot_claim(subject, worker).await);
 }
 
 /// I11.
-pub async fn deregistering_without_claims_leaves_nothing(subject: &Subject) {
+pub async fn deregistering_a_worker_without_claims_removes_its_row(subject: &Subject) {
     let (leaving, staying) = (subject.worker().await, subject.worker().await);
     subject.store.deregister(leaving).await.unwrap();
     let workers = subject.store.workers().await.unwrap();
     assert_eq!(workers.len(), 1);
     assert_eq!(workers[0].id, staying);
-    assert!(refuses(subject, leaving).await);
+    assert!(cannot_claim(subject, leaving).await);
     subject.store.deregister(leaving).await.unwrap();
 }
 
-pub async fn deregistering_with_claims_expires_the_lease_now(subject: &Subject) {
+pub async fn deregistering_a_worker_with_claims_expires_its_lease(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.store.deregister(worker).await.unwrap();
-    assert!(refuses(subject, worker).await);
+    assert!(cannot_claim(subject, worker).await);
     let row = &subject.store.workers().await.unwrap()[0];
     assert_eq!(row.lease_expires_at, subject.now());
     let reaped = subject.reap().await;
@@ -147,7 +147,7 @@ pub async fn deregistering_does_not_lengthen_a_lease(subject: &Subject) {
 /// The fence of an outcome is the revision, not the lease.
 ///
 /// A late outcome counts until its claim is reaped.
-pub async fn an_expired_worker_may_still_commit_what_was_not_reaped(subject: &Subject) {
+pub async fn an_expired_worker_may_commit_a_claim_that_was_not_reaped(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.pass(LEASE + seconds(1));
     assert_eq!(subject.commit(&claim, done()).await, Status::Done);
@@ -162,11 +162,11 @@ pub async fn inserting_with_a_claim_needs_a_lease(subject: &Subject) {
         assert!(matches!(refused, Err(Error::LeaseExpired { .. })));
     }
     let count = subject.store.count(Default::default()).await.unwrap();
-    assert_eq!(count, outlast_core::Count::Exactly(0), "nothing half-done");
+    assert_eq!(count, outlast_core::Count::Exactly(0), "no row is inserted");
 }
 
 /// I11: another worker holds the claims that were released before.
-pub async fn a_worker_that_gave_everything_back_leaves_at_once(subject: &Subject) {
+pub async fn a_worker_that_released_all_its_claims_deregisters_at_once(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.release(&claim, seconds(0)).await;
     subject.store.deregister(worker).await.unwrap();
@@ -177,7 +177,7 @@ pub async fn a_worker_that_gave_everything_back_leaves_at_once(subject: &Subject
     assert_eq!(subject.try_commit(&claim, done()).await, Answer::Lost);
 }
 
-pub async fn machines_that_cannot_be_told_of_are_refused(subject: &Subject) {
+pub async fn a_worker_with_invalid_machines_is_refused(subject: &Subject) {
     let worker = |machines| NewWorker {
         name: "w".into(),
         host: "h".into(),
@@ -202,7 +202,11 @@ pub async fn machines_that_cannot_be_told_of_are_refused(subject: &Subject) {
     }
     assert_eq!(subject.store.workers().await.unwrap(), []);
     let odd = offer("日本 \"x\"", 7, ODD_NAMES);
-    let told = vec![fine, odd];
-    subject.store.register(worker(told.clone())).await.unwrap();
-    assert_eq!(subject.store.workers().await.unwrap()[0].machines, told);
+    let accepted = vec![fine, odd];
+    subject
+        .store
+        .register(worker(accepted.clone()))
+        .await
+        .unwrap();
+    assert_eq!(subject.store.workers().await.unwrap()[0].machines, accepted);
 }

@@ -11,7 +11,7 @@ fn keyed(key: &str) -> NewInstance {
 }
 
 /// I8.
-pub async fn of_one_key_only_the_first_is_taken(subject: &Subject) {
+pub async fn a_claim_takes_only_the_first_row_of_a_partition_key(subject: &Subject) {
     let worker = subject.worker().await;
     let rows = vec![keyed("a"), keyed("a"), keyed("b"), keyed("a")];
     let ids = subject.insert_all(rows).await;
@@ -20,7 +20,7 @@ pub async fn of_one_key_only_the_first_is_taken(subject: &Subject) {
 }
 
 /// I8.
-pub async fn the_next_of_a_key_follows_when_the_first_has_ended(subject: &Subject) {
+pub async fn the_next_row_of_a_partition_key_runs_when_the_first_has_ended(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(vec![keyed("a"); 3]).await;
     for id in ids {
@@ -31,7 +31,7 @@ pub async fn the_next_of_a_key_follows_when_the_first_has_ended(subject: &Subjec
 }
 
 /// I8: by priority first, then by time, then by id.
-pub async fn rows_of_a_key_run_in_the_order_of_the_queue(subject: &Subject) {
+pub async fn rows_of_a_partition_key_run_in_the_order_of_the_queue(subject: &Subject) {
     let worker = subject.worker().await;
     let last = subject.insert(keyed("a").priority(1)).await;
     let middle = subject.insert(keyed("a")).await;
@@ -45,7 +45,7 @@ pub async fn rows_of_a_key_run_in_the_order_of_the_queue(subject: &Subject) {
 }
 
 /// The outage of defect 8 (docs/protocol.md): a busy key at the head of a queue stopped it.
-pub async fn a_busy_key_at_the_head_does_not_block_the_others(subject: &Subject) {
+pub async fn a_busy_partition_key_at_the_head_does_not_block_the_other_rows(subject: &Subject) {
     let worker = subject.worker().await;
     subject
         .insert_all(vec![keyed("busy").priority(-1); 300])
@@ -59,7 +59,7 @@ pub async fn a_busy_key_at_the_head_does_not_block_the_others(subject: &Subject)
 }
 
 /// I8: over many rows, no wake-up of the next row is lost.
-pub async fn hundreds_behind_one_key_all_run_in_order(subject: &Subject) {
+pub async fn hundreds_of_rows_of_one_partition_key_run_in_order(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(vec![keyed("busy"); 300]).await;
     for id in ids {
@@ -71,7 +71,7 @@ pub async fn hundreds_behind_one_key_all_run_in_order(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-pub async fn a_key_counts_in_every_queue(subject: &Subject) {
+pub async fn a_partition_key_counts_in_every_queue(subject: &Subject) {
     let worker = subject.worker().await;
     let here = subject.insert(keyed("a")).await;
     let there = subject.insert(keyed("a").queue("mail")).await;
@@ -82,7 +82,7 @@ pub async fn a_key_counts_in_every_queue(subject: &Subject) {
     assert_eq!(ids_of(&mail), [there]);
 }
 
-pub async fn a_key_is_free_while_its_instance_is_parked(subject: &Subject) {
+pub async fn a_partition_key_is_free_while_its_instance_is_parked(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(vec![keyed("a"); 2]).await;
     let first = subject.claim_the(worker, ids[0]).await;
@@ -94,7 +94,7 @@ pub async fn a_key_is_free_while_its_instance_is_parked(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 10).await, [ids[0]]);
 }
 
-pub async fn every_way_to_give_up_a_claim_lets_the_next_one_through(subject: &Subject) {
+pub async fn every_outcome_that_gives_up_the_claim_lets_the_next_row_run(subject: &Subject) {
     let worker = subject.worker().await;
     let ways = [
         requeue("later"),
@@ -125,7 +125,7 @@ pub async fn every_way_to_give_up_a_claim_lets_the_next_one_through(subject: &Su
     subject.assert_sound().await;
 }
 
-pub async fn a_kept_claim_keeps_its_key(subject: &Subject) {
+pub async fn a_kept_claim_keeps_its_partition_key(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(vec![keyed("a"); 2]).await;
     let claim = subject.claim_the(worker, ids[0]).await;
@@ -133,7 +133,7 @@ pub async fn a_kept_claim_keeps_its_key(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 10).await, []);
 }
 
-pub async fn release_terminate_and_reap_let_the_next_one_through(subject: &Subject) {
+pub async fn release_terminate_and_reap_let_the_next_row_run(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(vec![keyed("a"); 4]).await;
     let claim = subject.claim_the(worker, ids[0]).await;
@@ -159,14 +159,14 @@ pub async fn release_terminate_and_reap_let_the_next_one_through(subject: &Subje
 }
 
 /// Defect 8 (docs/protocol.md): hashed locks mistook one key for another.
-pub async fn keys_are_compared_whole(subject: &Subject) {
+pub async fn partition_keys_are_compared_whole(subject: &Subject) {
     let worker = subject.worker().await;
     let rows = (0..2_000).map(|n| keyed(&format!("key-{n}"))).collect();
     let ids = subject.insert_all(rows).await;
     assert_eq!(subject.claim_ids(worker, 2_000).await, ids);
 }
 
-pub async fn a_terminated_row_behind_a_key_does_not_hold_up_the_rest(subject: &Subject) {
+pub async fn a_terminated_row_of_a_partition_key_does_not_block_the_next_row(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(vec![keyed("a"); 3]).await;
     let claim = subject.claim_the(worker, ids[0]).await;
@@ -179,7 +179,7 @@ pub async fn a_terminated_row_behind_a_key_does_not_hold_up_the_rest(subject: &S
     assert_eq!(subject.claim_ids(worker, 10).await, [ids[2]]);
 }
 
-pub async fn a_row_that_no_worker_here_can_run_does_not_hold_up_its_key(subject: &Subject) {
+pub async fn a_row_that_no_worker_can_run_does_not_block_its_partition_key(subject: &Subject) {
     let worker = subject.worker().await;
     let foreign = NewInstance::new("foreign", "start", json("{}")).partition_key("a");
     subject.insert(foreign).await;
@@ -187,7 +187,7 @@ pub async fn a_row_that_no_worker_here_can_run_does_not_hold_up_its_key(subject:
     assert_eq!(subject.claim_ids(worker, 10).await, [mine]);
 }
 
-pub async fn a_delayed_row_does_not_hold_up_its_key(subject: &Subject) {
+pub async fn a_delayed_row_does_not_block_its_partition_key(subject: &Subject) {
     let worker = subject.worker().await;
     let urgent = subject
         .insert(later(keyed("a").priority(-1), seconds(60)))

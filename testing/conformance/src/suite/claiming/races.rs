@@ -34,7 +34,7 @@ async fn claim(store: Store, worker: WorkerId, max: usize) -> Vec<Claim> {
     store.claim(request).await.unwrap().claims
 }
 
-/// Claims until nothing is left.
+/// Claims until no row is left.
 async fn drain(store: Store, worker: WorkerId, max: usize) -> Vec<InstanceId> {
     let mut taken = Vec::new();
     loop {
@@ -57,7 +57,7 @@ async fn end(store: Store, claim: Claim) -> Answer {
 }
 
 /// I3.
-pub async fn claims_at_once_never_get_the_same_row(subject: &Subject) {
+pub async fn concurrent_claims_never_take_the_same_row(subject: &Subject) {
     let ids = subject.insert_all(tasks(400)).await;
     let workers = join_all((0..8).map(|_| subject.worker())).await;
     let store = &subject.store;
@@ -68,11 +68,11 @@ pub async fn claims_at_once_never_get_the_same_row(subject: &Subject) {
     let last = subject.worker().await;
     taken.extend(drain(store.clone(), last, 100).await);
     taken.sort();
-    assert_eq!(taken, ids, "each exactly once");
+    assert_eq!(taken, ids, "each row exactly once");
 }
 
 /// I8 and defect 8 (docs/protocol.md).
-pub async fn claims_at_once_take_one_of_a_partition_key(subject: &Subject) {
+pub async fn concurrent_claims_take_one_row_of_a_partition_key(subject: &Subject) {
     let keyed = |n: usize| task().partition_key(format!("p{}", n % 3));
     let ids = subject.insert_all((0..60).map(keyed).collect()).await;
     let workers = join_all((0..6).map(|_| subject.worker())).await;
@@ -82,7 +82,7 @@ pub async fn claims_at_once_take_one_of_a_partition_key(subject: &Subject) {
         let claims = claims.map(|worker| claim(subject.store.clone(), *worker, 5));
         let claims = at_once(claims).await.concat();
         let keys: BTreeSet<_> = claims.iter().map(|it| &it.partition_key).collect();
-        assert_eq!(keys.len(), claims.len(), "one of a key at a time");
+        assert_eq!(keys.len(), claims.len(), "one row of a key at a time");
         ended.extend(ids_of(&claims));
         let ends = claims.into_iter().map(|it| end(subject.store.clone(), it));
         at_once(ends).await;
@@ -91,7 +91,7 @@ pub async fn claims_at_once_take_one_of_a_partition_key(subject: &Subject) {
 }
 
 /// I6.
-pub async fn siblings_that_end_at_once_join_once(subject: &Subject) {
+pub async fn siblings_that_end_concurrently_wake_their_parent_once(subject: &Subject) {
     for _ in 0..5 {
         let (worker, parent) = subject.running(task()).await;
         subject.commit(&parent, fan_out(tasks(16))).await;
@@ -102,13 +102,17 @@ pub async fn siblings_that_end_at_once_join_once(subject: &Subject) {
         }
         let joined = subject.claim_the(worker, parent.id).await;
         assert_eq!(joined.children.len(), 16);
-        assert_eq!(subject.claim_ids(worker, 1).await, [], "and only once");
+        assert_eq!(
+            subject.claim_ids(worker, 1).await,
+            [],
+            "the parent is woken once"
+        );
         subject.commit(&joined, done()).await;
     }
 }
 
 /// Defect 7 (docs/protocol.md): children of the same parents, in batches of opposite order.
-pub async fn joins_in_opposite_order_do_not_get_in_each_others_way(subject: &Subject) {
+pub async fn concurrent_batches_of_siblings_in_opposite_order_all_commit(subject: &Subject) {
     let worker = subject.worker().await;
     let parents = subject.insert_all(tasks(6)).await;
     let claims = subject.claim(worker, 6).await;
@@ -133,7 +137,9 @@ pub async fn joins_in_opposite_order_do_not_get_in_each_others_way(subject: &Sub
 }
 
 /// I9 and defect 7 (docs/protocol.md).
-pub async fn inserts_of_the_same_keys_in_opposite_order_have_one_holder_each(subject: &Subject) {
+pub async fn concurrent_inserts_of_keys_in_opposite_order_leave_one_holder_per_key(
+    subject: &Subject,
+) {
     let keys = || (0..50).map(|n| task().correlation_key(format!("k{n}")));
     let batches = (0..6).map(|n| {
         let rows: Vec<NewInstance> = match n % 2 {
@@ -188,12 +194,12 @@ pub async fn a_signal_that_races_an_end_is_dropped_with_it_or_refused(subject: &
         ending.await.unwrap();
         let sent = matches!(answer, Delivery::Delivered { .. });
         assert!(sent || answer == Delivery::NoTarget, "{answer:?}");
-        assert_eq!(subject.signals(id).await, [], "nothing is orphaned");
+        assert_eq!(subject.signals(id).await, [], "no signal is orphaned");
     }
 }
 
 /// I7.
-pub async fn one_of_many_sends_under_one_key_arrives(subject: &Subject) {
+pub async fn concurrent_sends_with_one_dedup_key_deliver_one_signal(subject: &Subject) {
     let (worker, id) = subject.parked(&["go"]).await;
     let sends = (0..12).map(|_| {
         let store = subject.store.clone();
@@ -207,7 +213,7 @@ pub async fn one_of_many_sends_under_one_key_arrives(subject: &Subject) {
     assert_eq!(claim.inbox.len(), 1);
 }
 
-/// Sends `go` to the holder of `key`, or starts one.
+/// Sends `go` to the holder of `key`, or starts an instance with it.
 async fn go_or_start(store: Store, key: &str) -> SignalledOrInserted {
     let request = SignalOrInsert {
         row: task().correlation_key(key),
@@ -229,7 +235,7 @@ fn reached(answer: &SignalledOrInserted) -> InstanceId {
 }
 
 /// I7, I9.
-pub async fn signals_at_once_to_an_unheld_key_start_one_and_all_arrive(subject: &Subject) {
+pub async fn concurrent_signals_to_a_free_key_start_one_instance_and_all_arrive(subject: &Subject) {
     for n in 0..10 {
         let key = format!("k{n}");
         let sends = (0..8).map(|_| {
@@ -244,11 +250,9 @@ pub async fn signals_at_once_to_an_unheld_key_start_one_and_all_arrive(subject: 
     }
 }
 
-/// I7: a signal that is sent again while its target finishes and a new holder is inserted reaches
-/// neither.
-pub async fn a_signal_sent_again_beside_an_end_and_the_next_holder_is_a_duplicate(
-    subject: &Subject,
-) {
+/// I7: the signal is sent again while its target finishes and the next holder is inserted. It
+/// reaches neither.
+pub async fn a_signal_sent_again_while_its_key_changes_holder_is_a_duplicate(subject: &Subject) {
     let worker = subject.worker_with(seconds(1_000)).await;
     for n in 0..40 {
         let key = format!("k{n}");
@@ -283,7 +287,7 @@ pub async fn a_signal_sent_again_beside_an_end_and_the_next_holder_is_a_duplicat
 /// I7, I9: each signal came before the end and was dropped with it, or reached the next holder.
 ///
 /// One of the signals started that holder.
-pub async fn a_signal_or_insert_that_races_an_end_meets_the_old_or_starts_the_new(
+pub async fn a_signal_or_insert_that_races_an_end_reaches_the_old_or_a_new_holder(
     subject: &Subject,
 ) {
     let worker = subject.worker_with(seconds(1_000)).await;
@@ -298,7 +302,7 @@ pub async fn a_signal_or_insert_that_races_an_end_meets_the_old_or_starts_the_ne
         });
         let answers = at_once(sends).await;
         assert!(matches!(ending.await.unwrap(), Answer::Committed { .. }));
-        assert_eq!(subject.signals(old).await, [], "nothing is orphaned");
+        assert_eq!(subject.signals(old).await, [], "no signal is orphaned");
         let holder = subject.store.find("task", &key).await.unwrap();
         let holder = holder.into_iter().filter(|row| row.holds_key);
         let holder: Vec<InstanceId> = holder.map(|row| row.id).collect();
@@ -315,7 +319,7 @@ pub async fn a_signal_or_insert_that_races_an_end_meets_the_old_or_starts_the_ne
 }
 
 /// I7, I9.
-pub async fn a_signal_or_insert_that_races_an_insert_meets_one_holder(subject: &Subject) {
+pub async fn a_signal_or_insert_that_races_an_insert_reaches_the_one_holder(subject: &Subject) {
     for n in 0..50 {
         let key = format!("k{n}");
         let (store, row) = (subject.store.clone(), task().correlation_key(key.clone()));
@@ -384,8 +388,8 @@ pub async fn an_outcome_that_races_a_terminate_wins_or_is_lost(subject: &Subject
     }
 }
 
-/// I3: an outcome sent twice at once, as after a broken connection, is written once.
-pub async fn of_the_same_outcome_sent_at_once_one_is_committed(subject: &Subject) {
+/// I3: a client sends an outcome again after a broken connection, for example.
+pub async fn an_outcome_sent_several_times_concurrently_is_committed_once(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(2))).await;
     let claims = subject.claim(worker, 2).await;
@@ -397,7 +401,7 @@ pub async fn of_the_same_outcome_sent_at_once_one_is_committed(subject: &Subject
 }
 
 /// Defect 7 (docs/protocol.md): reapers, timers and heartbeats at once.
-pub async fn maintenance_at_once_returns_everything_once(subject: &Subject) {
+pub async fn concurrent_reapers_return_each_claim_once(subject: &Subject) {
     let ids = subject.insert_all(tasks(100)).await;
     for _ in 0..4 {
         let worker = subject.worker().await;
@@ -429,7 +433,7 @@ pub async fn maintenance_at_once_returns_everything_once(subject: &Subject) {
     }
 }
 
-async fn commits(store: Store, claim: Claim, outcome: Outcome) -> Answer {
+async fn commit_with_event(store: Store, claim: Claim, outcome: Outcome) -> Answer {
     let commits = vec![commit_with(&claim, outcome, events(1))];
     store
         .commit(commits.into())
@@ -441,22 +445,22 @@ async fn commits(store: Store, claim: Claim, outcome: Outcome) -> Answer {
 
 /// I2 and defect 2 (docs/protocol.md): the park sees the finished child, or the child finds it
 /// parked.
-pub async fn an_end_that_races_a_park_for_it_is_never_lost(subject: &Subject) {
-    for end_of_it in [done(), stop()].iter().cycle().take(80) {
+pub async fn the_end_of_a_child_that_races_its_parents_park_is_never_lost(subject: &Subject) {
+    for outcome in [done(), stop()].iter().cycle().take(80) {
         let (worker, claim) = subject.flowing(tasks(2)).await;
         let children = subject.claim(worker, 2).await;
         let until = for_ends(&[1], &ids_of(&children), 2);
         subject.commit(&children[0], done()).await;
         let store = &subject.store;
-        let parking = commits(store.clone(), claim.clone(), park(until));
-        let ending = commits(store.clone(), children[1].clone(), end_of_it.clone());
+        let parking = commit_with_event(store.clone(), claim.clone(), park(until));
+        let ending = commit_with_event(store.clone(), children[1].clone(), outcome.clone());
         let (parking, ending) = (tokio::spawn(parking), tokio::spawn(ending));
         let (parked, ended) = (parking.await.unwrap(), ending.await.unwrap());
         assert!(matches!(parked, Answer::Committed { .. }), "{parked:?}");
         assert!(matches!(ended, Answer::Committed { .. }), "{ended:?}");
         let row = subject.get(claim.id).await;
         assert_eq!(row.status, Status::Runnable, "lost");
-        let bad = i32::from(*end_of_it == stop());
+        let bad = i32::from(*outcome == stop());
         assert_eq!(counts(&row), (0, bad));
         let expected = match bad {
             0 => Joined::All,
@@ -464,7 +468,11 @@ pub async fn an_end_that_races_a_park_for_it_is_never_lost(subject: &Subject) {
         };
         assert_eq!(joined(&row), Some(expected));
         let claim = subject.claim_the(worker, claim.id).await;
-        assert_eq!(subject.claim_ids(worker, 9).await, [], "and only once");
+        assert_eq!(
+            subject.claim_ids(worker, 9).await,
+            [],
+            "the workflow is woken once"
+        );
         subject.commit(&claim, done()).await;
     }
 }
@@ -475,7 +483,11 @@ pub async fn a_signal_that_races_a_park_for_children_is_never_lost(subject: &Sub
         let (worker, claim) = subject.flowing(tasks(1)).await;
         let child = subject.claim_one(worker).await;
         let until = for_anything(for_ends(&[1], &[child.id], 1));
-        let parking = tokio::spawn(commits(subject.store.clone(), claim.clone(), park(until)));
+        let parking = tokio::spawn(commit_with_event(
+            subject.store.clone(),
+            claim.clone(),
+            park(until),
+        ));
         let store = subject.store.clone();
         let signals = vec![signal(claim.id, "go")];
         let sending = tokio::spawn(async move { store.deliver(signals, None).await.unwrap() });
@@ -494,28 +506,32 @@ pub async fn a_signal_that_races_a_park_for_children_is_never_lost(subject: &Sub
 }
 
 /// I13: the park is answered with the cancel, or the cancel wakes the instance.
-pub async fn a_cancel_that_races_a_park_is_never_slept_through(subject: &Subject) {
+pub async fn a_cancel_that_races_a_park_is_never_lost(subject: &Subject) {
     for _ in 0..80 {
         let (worker, claim) = subject.flowing(tasks(1)).await;
         let child = subject.claim_one(worker).await;
         let until = for_anything(for_ends(&[1], &[child.id], 1));
-        let parking = tokio::spawn(commits(subject.store.clone(), claim.clone(), park(until)));
+        let parking = tokio::spawn(commit_with_event(
+            subject.store.clone(),
+            claim.clone(),
+            park(until),
+        ));
         let (store, id) = (subject.store.clone(), claim.id);
-        let asking = tokio::spawn(async move {
+        let cancelling = tokio::spawn(async move {
             let cancelled = store.cancel(vec![id], Extent::One, note()).await;
             cancelled.unwrap().answers[0]
         });
-        let (parked, asked) = (parking.await.unwrap(), asking.await.unwrap());
+        let (parked, answer) = (parking.await.unwrap(), cancelling.await.unwrap());
         let row = subject.get(claim.id).await;
         let claim = match parked {
             Answer::Cancel(cancel) => {
-                assert_eq!(asked, CancelAnswer::Requested(Status::Executing));
+                assert_eq!(answer, CancelAnswer::Requested(Status::Executing));
                 assert_eq!(row.cancel, Some(cancel));
                 assert_eq!((row.revision, row.events), (claim.revision, 0));
                 claim
             }
             Answer::Committed { .. } => {
-                assert_eq!(asked, CancelAnswer::Requested(Status::AwaitingChildren));
+                assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingChildren));
                 assert_eq!((row.status, row.events), (Status::Runnable, 1));
                 let claim = subject.claim_the(worker, claim.id).await;
                 assert!(claim.is_to_answer_cancel());
@@ -529,7 +545,9 @@ pub async fn a_cancel_that_races_a_park_is_never_slept_through(subject: &Subject
 }
 
 /// I6.
-pub async fn siblings_of_several_rounds_that_end_at_once_wake_a_workflow_once(subject: &Subject) {
+pub async fn siblings_of_several_rounds_that_end_concurrently_wake_a_workflow_once(
+    subject: &Subject,
+) {
     for _ in 0..5 {
         let (worker, claim) = subject.flowing(tasks(6)).await;
         subject.commit(&claim, start(tasks(6))).await;
@@ -538,21 +556,25 @@ pub async fn siblings_of_several_rounds_that_end_at_once_wake_a_workflow_once(su
         let outcome = start_and_park(tasks(4), until);
         subject.commit(&kept(&claim), outcome).await;
         let newest = subject.claim(worker, 12).await;
-        let everybody = children.into_iter().chain(newest);
-        let ends = everybody.map(|it| end(subject.store.clone(), it));
+        let all = children.into_iter().chain(newest);
+        let ends = all.map(|it| end(subject.store.clone(), it));
         for answer in at_once(ends).await {
             assert!(matches!(answer, Answer::Committed { .. }));
         }
         let row = subject.get(claim.id).await;
         assert_eq!((joined(&row), counts(&row)), (Some(Joined::All), (0, 0)));
         let woken = subject.claim_the(worker, claim.id).await;
-        assert_eq!(subject.claim_ids(worker, 1).await, [], "and only once");
+        assert_eq!(
+            subject.claim_ids(worker, 1).await,
+            [],
+            "the workflow is woken once"
+        );
         subject.commit(&woken, done()).await;
     }
 }
 
 /// A signal, a finished child and a deadline at once: exactly one of them wakes the workflow.
-pub async fn what_races_to_wake_a_workflow_wakes_it_once(subject: &Subject) {
+pub async fn a_signal_a_child_and_a_deadline_at_once_wake_a_workflow_once(subject: &Subject) {
     for _ in 0..40 {
         let until = Park {
             deadline: for_time(0).deadline,
@@ -576,7 +598,7 @@ pub async fn what_races_to_wake_a_workflow_wakes_it_once(subject: &Subject) {
             (true, false) => None,
             (false, true) => Some(Joined::Deadline),
             (false, false) => Some(Joined::All),
-            (true, true) => panic!("it was woken twice"),
+            (true, true) => panic!("the workflow was woken twice"),
         };
         assert_eq!(joined(&row), expected);
         let claim = subject.claim_the(worker, id).await;

@@ -22,7 +22,7 @@ async fn reap_with_bound(subject: &Subject, crashes_max: i32) -> Reaped {
     subject.store.reap(request).await.unwrap()
 }
 
-pub async fn the_claim_of_a_dead_worker_comes_back(subject: &Subject) {
+pub async fn the_claim_of_a_dead_worker_returns_to_its_queue(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let before = subject.get(claim.id).await;
     subject.pass(LEASE);
@@ -43,7 +43,7 @@ pub async fn the_claim_of_a_dead_worker_comes_back(subject: &Subject) {
     assert_eq!(subject.store.workers().await.unwrap(), []);
 }
 
-pub async fn the_living_keep_their_claims(subject: &Subject) {
+pub async fn a_live_worker_keeps_its_claims(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let before = subject.get(claim.id).await;
     subject.pass(LEASE - seconds(1));
@@ -84,10 +84,14 @@ pub async fn a_late_commit_after_reap_changes_nothing(subject: &Subject) {
             .unwrap();
     }
     let count = subject.store.count(Default::default()).await.unwrap();
-    assert_eq!(count, outlast_core::Count::Exactly(8), "no child started");
+    assert_eq!(
+        count,
+        outlast_core::Count::Exactly(8),
+        "no child was started"
+    );
 }
 
-/// I3 and defect 3 (docs/protocol.md): not even when the same worker has claimed the row again.
+/// I3 and defect 3 (docs/protocol.md): the same worker has claimed the row again.
 pub async fn a_late_commit_after_the_same_worker_claimed_again_changes_nothing(subject: &Subject) {
     let (worker, stale) = subject.running(task()).await;
     subject.release(&stale, seconds(0)).await;
@@ -99,7 +103,7 @@ pub async fn a_late_commit_after_the_same_worker_claimed_again_changes_nothing(s
 }
 
 /// I3, I7 and defect 3 (docs/protocol.md).
-pub async fn a_late_commit_after_reap_consumes_nothing(subject: &Subject) {
+pub async fn a_late_commit_after_reap_consumes_no_signal(subject: &Subject) {
     let (worker, id) = subject.parked(&["a"]).await;
     subject.arrives(signal(id, "a").dedup_key("once")).await;
     let stale = subject.claim_the(worker, id).await;
@@ -115,7 +119,7 @@ pub async fn a_late_commit_after_reap_consumes_nothing(subject: &Subject) {
 }
 
 /// I6 and defect 3 (docs/protocol.md): a late outcome released a join while the child still ran.
-pub async fn a_late_commit_after_reap_joins_nobody(subject: &Subject) {
+pub async fn a_late_commit_after_reap_does_not_count_in_the_join(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
     let zombie = subject.claim_one(worker).await;
@@ -153,7 +157,7 @@ pub async fn a_step_that_keeps_killing_its_worker_fails_past_the_bound(subject: 
 }
 
 /// Defect 14 (docs/protocol.md): a crash of a busy worker does not show which step caused it.
-pub async fn healthy_instances_outlive_every_kill_of_a_busy_worker(subject: &Subject) {
+pub async fn crashes_of_a_worker_with_several_claims_fail_none_of_its_instances(subject: &Subject) {
     let ids = subject.insert_all(tasks(3)).await;
     for crash in 1..=6 {
         let worker = subject.worker().await;
@@ -165,8 +169,8 @@ pub async fn healthy_instances_outlive_every_kill_of_a_busy_worker(subject: &Sub
     }
 }
 
-/// Defect 14 (docs/protocol.md): fresh claims beside it do not hide the suspect.
-pub async fn the_only_suspect_of_its_worker_is_blamed_for_the_crash(subject: &Subject) {
+/// Defect 14 (docs/protocol.md): fresh claims of its worker do not hide the quarantined instance.
+pub async fn the_only_quarantined_instance_of_a_worker_is_blamed_for_the_crash(subject: &Subject) {
     let first = subject.insert_all(tasks(2)).await;
     for _ in 0..3 {
         let worker = subject.worker().await;
@@ -174,11 +178,11 @@ pub async fn the_only_suspect_of_its_worker_is_blamed_for_the_crash(subject: &Su
         subject.pass(LEASE);
         reap_with_bound(subject, 1).await;
     }
-    let innocent = subject.worker_with(seconds(1_000)).await;
-    let claims = subject.claim(innocent, 2).await;
-    let (suspect, cleared) = (&claims[0], &claims[1]);
-    subject.commit(cleared, done()).await;
-    subject.release(suspect, seconds(0)).await;
+    let survivor = subject.worker_with(seconds(1_000)).await;
+    let claims = subject.claim(survivor, 2).await;
+    let (quarantined, healthy) = (&claims[0], &claims[1]);
+    subject.commit(healthy, done()).await;
+    subject.release(quarantined, seconds(0)).await;
     for crash in 4..=5 {
         let fresh = subject.insert(task()).await;
         let worker = subject.worker().await;
@@ -196,7 +200,7 @@ pub async fn the_only_suspect_of_its_worker_is_blamed_for_the_crash(subject: &Su
 }
 
 /// Defect 14 (docs/protocol.md): a failed child finishes like any other.
-pub async fn giving_up_joins_the_parent_and_empties_the_inbox(subject: &Subject) {
+pub async fn a_child_failed_by_the_reaper_wakes_its_parent_and_loses_its_inbox(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
     let child = subject.claim_one(worker).await;
@@ -209,7 +213,7 @@ pub async fn giving_up_joins_the_parent_and_empties_the_inbox(subject: &Subject)
     assert_eq!(subject.signals(child.id).await, []);
 }
 
-pub async fn an_operator_can_retry_what_was_given_up(subject: &Subject) {
+pub async fn an_operator_can_retry_an_instance_that_crashed_too_often(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.pass(LEASE);
     reap_with_bound(subject, 0).await;
@@ -220,7 +224,7 @@ pub async fn an_operator_can_retry_what_was_given_up(subject: &Subject) {
 }
 
 /// Defect 14 (docs/protocol.md): only crashes in a row count.
-pub async fn a_commit_forgives_earlier_crashes(subject: &Subject) {
+pub async fn a_commit_resets_the_crash_count(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.pass(LEASE);
     subject.reap().await;
@@ -233,7 +237,7 @@ pub async fn a_commit_forgives_earlier_crashes(subject: &Subject) {
 }
 
 /// Defect 14 (docs/protocol.md).
-pub async fn a_release_does_not_forgive_crashes(subject: &Subject) {
+pub async fn a_release_does_not_reset_the_crash_count(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.pass(LEASE);
     subject.reap().await;
@@ -245,7 +249,7 @@ pub async fn a_release_does_not_forgive_crashes(subject: &Subject) {
 }
 
 /// The repeated step receives the same signals.
-pub async fn what_was_awaited_is_kept_through_a_crash(subject: &Subject) {
+pub async fn awaited_signals_are_kept_through_a_crash(subject: &Subject) {
     let (worker, id) = subject.parked(&["a", "b"]).await;
     subject.arrives(signal(id, "b")).await;
     let first = subject.claim_the(worker, id).await;
@@ -258,7 +262,7 @@ pub async fn what_was_awaited_is_kept_through_a_crash(subject: &Subject) {
     assert_eq!(second.step, first.step);
 }
 
-pub async fn a_reap_returns_no_more_than_asked_for(subject: &Subject) {
+pub async fn a_reap_returns_no_more_claims_than_requested(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(tasks(5)).await;
     subject.claim(worker, 5).await;
@@ -266,7 +270,7 @@ pub async fn a_reap_returns_no_more_than_asked_for(subject: &Subject) {
     let first = reap_at_most(subject, 2).await;
     assert_eq!(first.returned, ids[..2]);
     assert!(first.more);
-    assert_eq!(first.removed, [], "it still holds three");
+    assert_eq!(first.removed, [], "the worker still holds three");
     let second = reap_at_most(subject, 10).await;
     assert_eq!(second.returned, ids[2..]);
     assert_eq!((second.removed, second.more), (vec![worker], false));
@@ -281,14 +285,14 @@ pub async fn several_dead_workers_are_reaped_at_once(subject: &Subject) {
     let alive = subject.worker_with(seconds(1_000)).await;
     subject.pass(LEASE);
     let reaped = subject.reap().await;
-    assert_eq!(reaped.returned, ids, "by id");
+    assert_eq!(reaped.returned, ids, "in the order of ids");
     assert_eq!(reaped.removed, [one, two, idle]);
     let left = subject.store.workers().await.unwrap();
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].id, alive);
 }
 
-pub async fn reaping_again_finds_nothing(subject: &Subject) {
+pub async fn a_second_reap_finds_nothing(subject: &Subject) {
     subject.running(task()).await;
     subject.pass(LEASE);
     subject.reap().await;
@@ -296,7 +300,7 @@ pub async fn reaping_again_finds_nothing(subject: &Subject) {
 }
 
 /// I2.
-pub async fn nothing_executes_for_ever_under_an_expired_lease(subject: &Subject) {
+pub async fn no_instance_executes_for_ever_under_an_expired_lease(subject: &Subject) {
     let ids = subject.insert_all(tasks(30)).await;
     for _ in 0..3 {
         let worker = subject.worker().await;

@@ -1,4 +1,4 @@
-//! Cascades: what happens to children when their parent finishes or was woken without them.
+//! Cascades: cancels and terminates of children whose parent has finished or goes on without them.
 //!
 //! A cascade is stored, and runs in small batches.
 
@@ -16,15 +16,18 @@ fn one_of_each() -> Vec<NewInstance> {
     policies.map(|it| task().on_parent_close(it)).collect()
 }
 
-fn terminated(n: usize) -> Vec<NewInstance> {
-    let policed = |row: NewInstance| row.on_parent_close(ClosePolicy::Terminate);
-    tasks(n).into_iter().map(policed).collect()
+fn terminated_with_parent(n: usize) -> Vec<NewInstance> {
+    let terminate = |row: NewInstance| row.on_parent_close(ClosePolicy::Terminate);
+    tasks(n).into_iter().map(terminate).collect()
 }
 
 /// Makes a worker, a running parent with live children, and their claims.
 ///
-/// The parent's join was decided without them.
-async fn leaving(subject: &Subject, children: Vec<NewInstance>) -> (WorkerId, Claim, Vec<Claim>) {
+/// The parent's join was decided without its children.
+async fn woken_early(
+    subject: &Subject,
+    children: Vec<NewInstance>,
+) -> (WorkerId, Claim, Vec<Claim>) {
     let (worker, parent) = subject.running(task().priority(-1)).await;
     let too_many = until(Until::Quorum(u32::MAX));
     let status = subject.commit(&parent, fan_out_with(children, too_many));
@@ -37,25 +40,25 @@ async fn leaving(subject: &Subject, children: Vec<NewInstance>) -> (WorkerId, Cl
 /// Returns the operations that `parent` caused: the child and the verb of each.
 async fn close_actions(subject: &Subject, parent: InstanceId) -> Vec<(InstanceId, Verb)> {
     let records = subject.store.close_actions(parent, None).await.unwrap();
-    let told = |it: &Operation| (it.instance.expect("a child"), it.verb);
-    let mut told: Vec<_> = records.iter().map(told).collect();
-    told.sort_by_key(|(id, _)| *id);
-    told
+    let action = |it: &Operation| (it.instance.expect("a child"), it.verb);
+    let mut actions: Vec<_> = records.iter().map(action).collect();
+    actions.sort_by_key(|(id, _)| *id);
+    actions
 }
 
-pub async fn children_are_treated_by_their_policies(subject: &Subject) {
+pub async fn a_cascade_follows_the_close_policy_of_each_child(subject: &Subject) {
     let ends: [(Outcome, Status); 3] = [
         (done(), Status::Done),
         (stop(), Status::Failed),
         (cancel(), Status::Cancelled),
     ];
     for (end, status) in ends {
-        let (_, parent, claims) = leaving(subject, one_of_each()).await;
+        let (_, parent, claims) = woken_early(subject, one_of_each()).await;
         subject.pass(seconds(1));
         let committed = subject.commit_all(vec![commit_of(&parent, end)]).await;
         assert!(committed.cascades);
         let before = subject.child_statuses(parent.id, 1).await;
-        assert_eq!(before, [Status::Executing; 3], "they are told later");
+        assert_eq!(before, [Status::Executing; 3], "the cascade comes later");
         let cascaded = subject.cascade(10).await;
         let ids = ids_of(&claims);
         assert_eq!(cascaded.requested, [ids[1]]);
@@ -72,11 +75,11 @@ pub async fn children_are_treated_by_their_policies(subject: &Subject) {
         assert_eq!(error, Some(format!("terminated {why}")));
         assert_eq!(subject.get(ids[0]).await.cancel, None);
         subject.finish_all(&claims[..2]).await;
-        subject.assert_nobody_to_tell().await;
+        subject.assert_no_cascade_is_left().await;
     }
 }
 
-pub async fn a_terminated_parent_has_ended_like_any(subject: &Subject) {
+pub async fn a_terminated_parent_cascades_to_its_children(subject: &Subject) {
     let (_, parent, claims) = subject.joining(one_of_each(), Join::default()).await;
     let ended = subject.store.terminate(vec![parent], Extent::One, note());
     assert!(ended.await.unwrap().cascades);
@@ -84,11 +87,11 @@ pub async fn a_terminated_parent_has_ended_like_any(subject: &Subject) {
     assert_eq!(cascaded.requested, [claims[1].id]);
     assert_eq!(cascaded.ended, [claims[2].id]);
     let row = subject.get(parent).await;
-    assert_eq!(counts(&row), (3, 0), "it joins nobody any more");
+    assert_eq!(counts(&row), (3, 0), "the parent no longer waits for them");
 }
 
-pub async fn a_parent_that_crashed_too_often_has_ended_like_any(subject: &Subject) {
-    let (_, parent, claims) = leaving(subject, terminated(1)).await;
+pub async fn a_parent_that_crashed_too_often_cascades_to_its_children(subject: &Subject) {
+    let (_, parent, claims) = woken_early(subject, terminated_with_parent(1)).await;
     let id = claims[0].id;
     subject.commit(&claims[0], wait_for(&["a"])).await;
     subject.pass(LEASE);
@@ -105,36 +108,39 @@ pub async fn a_parent_that_crashed_too_often_has_ended_like_any(subject: &Subjec
     assert!(error.ends_with("ended as failed"), "{error}");
 }
 
-pub async fn an_end_that_concerns_nobody_leaves_nothing_to_tell(subject: &Subject) {
+pub async fn an_end_without_live_children_under_a_policy_leaves_no_cascade(subject: &Subject) {
     // No child has a policy.
-    let (_, parent, claims) = leaving(subject, tasks(2)).await;
+    let (_, parent, claims) = woken_early(subject, tasks(2)).await;
     let end = |claim: &Claim| vec![commit_of(claim, done())];
     assert!(!subject.commit_all(end(&parent)).await.cascades);
     subject.finish_all(&claims).await;
     // Every child with a policy has finished, before or in the same batch.
-    let (_, parent, claims) = leaving(subject, terminated(2)).await;
+    let (_, parent, claims) = woken_early(subject, terminated_with_parent(2)).await;
     subject.commit(&claims[0], done()).await;
     let both = [&parent, &claims[1]].map(|claim| commit_of(claim, done()));
     let committed = subject.commit_all(both.into()).await;
     assert!(!committed.cascades);
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
 }
 
-pub async fn what_goes_on_tells_nobody(subject: &Subject) {
+pub async fn a_parent_that_goes_on_leaves_no_cascade(subject: &Subject) {
     for outcome in [requeue("b"), again(seconds(0)), wait_for(&["x"])] {
-        let (_, parent, claims) = leaving(subject, terminated(1)).await;
+        let (_, parent, claims) = woken_early(subject, terminated_with_parent(1)).await;
         let commit = vec![commit_of(&parent, outcome)];
         assert!(!subject.commit_all(commit).await.cascades);
-        subject.assert_nobody_to_tell().await;
-        let everybody = vec![parent.id, claims[0].id];
-        let ended = subject.store.terminate(everybody, Extent::One, note());
-        assert!(!ended.await.unwrap().cascades, "they end together");
+        subject.assert_no_cascade_is_left().await;
+        let both = vec![parent.id, claims[0].id];
+        let ended = subject.store.terminate(both, Extent::One, note());
+        assert!(
+            !ended.await.unwrap().cascades,
+            "parent and child end together"
+        );
     }
 }
 
-pub async fn children_of_all_rounds_are_told(subject: &Subject) {
-    let (worker, parent, first) = leaving(subject, terminated(2)).await;
-    let again = fan_out_with(terminated(2), until(Until::Quorum(9)));
+pub async fn a_cascade_reaches_the_children_of_all_rounds(subject: &Subject) {
+    let (worker, parent, first) = woken_early(subject, terminated_with_parent(2)).await;
+    let again = fan_out_with(terminated_with_parent(2), until(Until::Quorum(9)));
     subject.commit(&parent, again).await;
     let parent = subject.claim_the(worker, parent.id).await;
     let second = subject.claim_ids(worker, 9).await;
@@ -146,17 +152,17 @@ pub async fn children_of_all_rounds_are_told(subject: &Subject) {
     assert_eq!(subject.cascade(3).await.ended, [first[0].id]);
 }
 
-pub async fn what_has_ended_or_was_asked_before_is_left_alone(subject: &Subject) {
+pub async fn a_cascade_skips_children_that_ended_or_were_cancelled_before(subject: &Subject) {
     let children = vec![
         task().on_parent_close(ClosePolicy::Terminate),
         task().on_parent_close(ClosePolicy::RequestCancel),
         task().on_parent_close(ClosePolicy::RequestCancel),
     ];
-    let (_, parent, claims) = leaving(subject, children).await;
+    let (_, parent, claims) = woken_early(subject, children).await;
     subject.cancel(claims[1].id).await;
     subject.commit(&parent, done()).await;
     subject.commit(&claims[0], done()).await;
-    let (ended, asked) = (
+    let (ended, cancelled) = (
         subject.get(claims[0].id).await,
         subject.get(claims[1].id).await,
     );
@@ -168,15 +174,15 @@ pub async fn what_has_ended_or_was_asked_before_is_left_alone(subject: &Subject)
         (vec![], vec![claims[2].id])
     );
     subject.assert_unchanged(&ended).await;
-    subject.assert_unchanged(&asked).await;
+    subject.assert_unchanged(&cancelled).await;
     assert_eq!(
         close_actions(subject, parent.id).await,
         [(claims[2].id, Verb::Cancel)]
     );
 }
 
-pub async fn a_cascade_says_which_queues_to_look_at(subject: &Subject) {
-    let (_, parent, claims) = leaving(
+pub async fn a_cascade_hints_at_the_queues_of_woken_children(subject: &Subject) {
+    let (_, parent, claims) = woken_early(
         subject,
         vec![task().on_parent_close(ClosePolicy::RequestCancel)],
     )
@@ -193,8 +199,8 @@ pub async fn a_cascade_says_which_queues_to_look_at(subject: &Subject) {
 }
 
 /// A cascade that a crash interrupts continues where it stopped: each call is atomic.
-pub async fn a_cascade_goes_on_where_it_was(subject: &Subject) {
-    let (_, parent, claims) = leaving(subject, terminated(7)).await;
+pub async fn a_cascade_continues_where_it_stopped(subject: &Subject) {
+    let (_, parent, claims) = woken_early(subject, terminated_with_parent(7)).await;
     let ids = ids_of(&claims);
     subject.commit(&parent, done()).await;
     assert_eq!(
@@ -204,28 +210,28 @@ pub async fn a_cascade_goes_on_where_it_was(subject: &Subject) {
             ..Cascaded::default()
         }
     );
-    for told in [&ids[4..7], &ids[1..4], &ids[..1]] {
+    for batch in [&ids[4..7], &ids[1..4], &ids[..1]] {
         // Each call acts on at most three children, the latest first.
         let cascaded = subject.cascade(3).await;
-        assert_eq!(cascaded.ended, told);
-        assert_eq!(cascaded.more, told.len() == 3);
+        assert_eq!(cascaded.ended, batch);
+        assert_eq!(cascaded.more, batch.len() == 3);
     }
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
 }
 
-/// A full batch may have been the last one. Only the next call shows that.
-pub async fn a_full_batch_may_have_been_the_last(subject: &Subject) {
-    let (_, parent, _) = leaving(subject, terminated(2)).await;
+/// Only the next call shows that a full batch was the last one.
+pub async fn a_full_batch_may_be_the_last_of_a_cascade(subject: &Subject) {
+    let (_, parent, _) = woken_early(subject, terminated_with_parent(2)).await;
     subject.commit(&parent, done()).await;
     let cascaded = subject.cascade(2).await;
     assert_eq!((cascaded.ended.len(), cascaded.more), (2, true));
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
 }
 
-pub async fn cascades_are_told_in_the_order_they_were_left(subject: &Subject) {
-    let (_, first, of_first) = leaving(subject, terminated(1)).await;
-    let (_, second, of_second) = leaving(subject, terminated(1)).await;
-    let (_, third, of_third) = leaving(subject, terminated(1)).await;
+pub async fn cascades_run_in_the_order_in_which_they_were_stored(subject: &Subject) {
+    let (_, first, of_first) = woken_early(subject, terminated_with_parent(1)).await;
+    let (_, second, of_second) = woken_early(subject, terminated_with_parent(1)).await;
+    let (_, third, of_third) = woken_early(subject, terminated_with_parent(1)).await;
     subject.commit(&second, done()).await;
     // Cascades of one verb run by id.
     let both = [&third, &first].map(|claim| commit_of(claim, done()));
@@ -233,11 +239,11 @@ pub async fn cascades_are_told_in_the_order_they_were_left(subject: &Subject) {
     for claims in [of_second, of_first, of_third] {
         assert_eq!(subject.cascade(9).await.ended, ids_of(&claims));
     }
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
 }
 
-pub async fn what_happened_to_each_child_is_recorded_with_the_parent(subject: &Subject) {
-    let (_, parent, claims) = leaving(subject, one_of_each()).await;
+pub async fn each_close_action_is_recorded_with_the_parent(subject: &Subject) {
+    let (_, parent, claims) = woken_early(subject, one_of_each()).await;
     subject.commit(&claims[2], wait_for(&["x"])).await;
     subject.commit(&parent, done()).await;
     subject.pass(seconds(3));
@@ -255,7 +261,7 @@ pub async fn what_happened_to_each_child_is_recorded_with_the_parent(subject: &S
     assert_eq!(subject.operations_on(parent.id).await, []);
 }
 
-pub async fn records_of_many_children_come_in_pages(subject: &Subject) {
+pub async fn close_actions_on_many_children_come_in_pages(subject: &Subject) {
     let many = limits::PAGE_MAX + 50;
     let (_, parent) = subject.running(task().priority(-1)).await;
     let join = Join {
@@ -278,18 +284,18 @@ pub async fn records_of_many_children_come_in_pages(subject: &Subject) {
     let rest = store.close_actions(parent.id, after).await.unwrap();
     assert_eq!(rest.len(), 50);
     assert!(rest.iter().all(|record| Some(record.id) > after));
-    let everybody = page.iter().chain(&rest).filter_map(|it| it.instance);
-    let everybody: std::collections::BTreeSet<_> = everybody.collect();
-    assert_eq!(everybody.len(), many, "each of them once");
+    let children = page.iter().chain(&rest).filter_map(|it| it.instance);
+    let children: std::collections::BTreeSet<_> = children.collect();
+    assert_eq!(children.len(), many, "each child once");
 }
 
-/// I6, I8, I9: an instance that a cascade finishes releases its keys and joins like any other.
-pub async fn what_a_cascade_ends_lets_everybody_go(subject: &Subject) {
+/// I6, I8, I9: a child that a cascade terminates ends like any other.
+pub async fn a_child_terminated_by_a_cascade_releases_its_keys_and_inbox(subject: &Subject) {
     let child = task()
         .on_parent_close(ClosePolicy::Terminate)
         .partition_key("p")
         .correlation_key("k");
-    let (worker, parent, claims) = leaving(subject, vec![child]).await;
+    let (worker, parent, claims) = woken_early(subject, vec![child]).await;
     let behind = subject.insert(task().partition_key("p")).await;
     let child = &claims[0];
     subject.arrives(signal(child.id, "a")).await;
@@ -307,8 +313,8 @@ pub async fn what_a_cascade_ends_lets_everybody_go(subject: &Subject) {
 }
 
 /// A parent must not be collected while it has a cascade to run.
-pub async fn a_parent_is_kept_until_its_children_are_told(subject: &Subject) {
-    let (_, parent, claims) = leaving(subject, terminated(2)).await;
+pub async fn a_parent_is_kept_until_its_cascade_is_done(subject: &Subject) {
+    let (_, parent, claims) = woken_early(subject, terminated_with_parent(2)).await;
     subject.commit(&parent, done()).await;
     subject.pass(seconds(10));
     let collect = || {
@@ -328,9 +334,9 @@ pub async fn a_parent_is_kept_until_its_children_are_told(subject: &Subject) {
     assert_eq!(collect().await.unwrap().removed, ids_of(&claims));
 }
 
-pub async fn a_living_parent_spares_a_child_that_has_children_to_tell(subject: &Subject) {
-    let (_, root, children) = leaving(subject, vec![task()]).await;
-    let middle = fan_out_with(terminated(1), until(Until::Quorum(9)));
+pub async fn a_child_with_a_cascade_is_kept_while_its_parent_lives(subject: &Subject) {
+    let (_, root, children) = woken_early(subject, vec![task()]).await;
+    let middle = fan_out_with(terminated_with_parent(1), until(Until::Quorum(9)));
     subject.commit(&children[0], middle).await;
     subject.terminate(children[0].id).await;
     let delete = || subject.store.delete(vec![children[0].id], note());
@@ -344,8 +350,8 @@ pub async fn a_living_parent_spares_a_child_that_has_children_to_tell(subject: &
     assert_eq!(delete().await.unwrap(), [DeleteAnswer::Deleted]);
 }
 
-pub async fn cascades_beyond_their_bound_are_refused(subject: &Subject) {
-    subject.assert_nobody_to_tell().await;
+pub async fn cascade_requests_beyond_their_bound_are_refused(subject: &Subject) {
+    subject.assert_no_cascade_is_left().await;
     let request = CascadeRequest {
         max: limits::BATCH_MAX + 1,
     };

@@ -16,7 +16,7 @@ async fn family(subject: &Subject, children: usize) -> (WorkerId, InstanceId, Ve
     (worker, claim.id, claims)
 }
 
-pub async fn spawn_and_park_are_one(subject: &Subject) {
+pub async fn a_fan_out_starts_its_children_and_parks_in_one_commit(subject: &Subject) {
     let (_, parent, claims) = family(subject, 3).await;
     let row = subject.get(parent).await;
     assert_eq!((row.round, row.children_pending), (1, 3));
@@ -32,7 +32,7 @@ pub async fn spawn_and_park_are_one(subject: &Subject) {
     assert!(claims.is_sorted_by_key(|claim| claim.id));
 }
 
-pub async fn a_child_is_what_was_asked_for(subject: &Subject) {
+pub async fn a_child_is_stored_as_the_fan_out_describes_it(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let child = NewInstance::new("other", "weigh", json("[1]"))
         .version(4)
@@ -104,7 +104,7 @@ pub async fn the_join_sees_failed_and_cancelled_children_too(subject: &Subject) 
 pub async fn the_join_sees_the_error_values_of_failed_children(subject: &Subject) {
     let (worker, parent, claims) = family(subject, 4).await;
     let value = r#"{"paper":0}"#;
-    let outcomes = [stop_with(value), done(), stop(), cancel()];
+    let outcomes = [fail_with(value), done(), stop(), cancel()];
     let commits = claims.iter().zip(outcomes);
     let commits = commits.map(|(claim, outcome)| commit_of(claim, outcome));
     subject.commit_all(commits.collect()).await;
@@ -125,7 +125,7 @@ pub async fn the_join_sees_the_error_values_of_failed_children(subject: &Subject
     assert_eq!(listed.rows, claim.children);
 }
 
-pub async fn no_children_is_a_barrier_already_passed(subject: &Subject) {
+pub async fn a_fan_out_without_children_does_not_park(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let status = subject.commit(&claim, fan_out(vec![])).await;
     assert_eq!(status, Status::Runnable);
@@ -212,7 +212,7 @@ pub async fn a_second_round_sees_only_its_own_children(subject: &Subject) {
 }
 
 /// Dropped children are reported to one join only.
-pub async fn a_second_round_does_not_report_what_the_first_dropped(subject: &Subject) {
+pub async fn a_second_round_does_not_report_the_dropped_children_of_the_first(subject: &Subject) {
     subject
         .insert(task().correlation_key("k").priority(9))
         .await;
@@ -226,7 +226,7 @@ pub async fn a_second_round_does_not_report_what_the_first_dropped(subject: &Sub
 }
 
 /// I6 and defect 6 (docs/protocol.md).
-pub async fn the_late_end_of_an_older_rounds_child_does_not_count(subject: &Subject) {
+pub async fn the_late_end_of_a_child_of_an_older_round_does_not_count(subject: &Subject) {
     let (worker, parent, first) = family(subject, 1).await;
     subject.commit(&first[0], stop()).await;
     let claim = subject.claim_the(worker, parent).await;
@@ -239,8 +239,8 @@ pub async fn the_late_end_of_an_older_rounds_child_does_not_count(subject: &Subj
         .await
         .unwrap();
     assert_eq!(subject.get(parent).await.children_pending, 1);
-    let revenant = subject.claim_the(worker, first[0].id).await;
-    subject.commit(&revenant, done()).await;
+    let retried = subject.claim_the(worker, first[0].id).await;
+    subject.commit(&retried, done()).await;
     let row = subject.get(parent).await;
     assert_eq!(
         (row.status, row.children_pending),
@@ -251,7 +251,7 @@ pub async fn the_late_end_of_an_older_rounds_child_does_not_count(subject: &Subj
 }
 
 /// I6: while the parent still waits for the round, it waits for the retried child too.
-pub async fn a_child_retried_in_time_is_waited_for_again(subject: &Subject) {
+pub async fn a_parent_waits_again_for_a_child_that_is_retried_in_time(subject: &Subject) {
     let (worker, parent, claims) = family(subject, 2).await;
     subject.commit(&claims[0], stop()).await;
     subject
@@ -267,7 +267,7 @@ pub async fn a_child_retried_in_time_is_waited_for_again(subject: &Subject) {
     assert_eq!(subject.status(parent).await, Status::Runnable);
 }
 
-pub async fn a_child_retried_too_late_joins_nobody(subject: &Subject) {
+pub async fn a_child_retried_after_the_join_does_not_count(subject: &Subject) {
     let (worker, parent, claims) = family(subject, 1).await;
     subject.commit(&claims[0], stop()).await;
     subject
@@ -294,7 +294,7 @@ pub async fn siblings_that_end_in_one_batch_all_count(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// Defect 5 (docs/protocol.md): also in batches with children of other parents.
+/// Defect 5 (docs/protocol.md): batches may have children of several parents.
 pub async fn children_of_several_parents_end_in_one_batch(subject: &Subject) {
     let worker = subject.worker().await;
     let parents = subject.insert_all(tasks(3)).await;
@@ -315,7 +315,7 @@ pub async fn children_of_several_parents_end_in_one_batch(subject: &Subject) {
     assert_eq!(subject.claim(worker, 10).await.len(), 3);
 }
 
-pub async fn nesting_goes_three_deep(subject: &Subject) {
+pub async fn joins_nest_three_levels_deep(subject: &Subject) {
     let (worker, top) = subject.running(task()).await;
     let mut line = vec![top];
     for _ in 0..3 {
@@ -335,7 +335,7 @@ pub async fn nesting_goes_three_deep(subject: &Subject) {
 }
 
 /// Defect 7 (docs/protocol.md): one transaction locks children and parents in one order.
-pub async fn several_levels_move_in_one_commit(subject: &Subject) {
+pub async fn one_commit_handles_several_levels_of_a_family(subject: &Subject) {
     let (worker, top, children) = family(subject, 2).await;
     subject.commit(&children[0], fan_out(tasks(1))).await;
     let grandchild = subject.claim_one(worker).await;
@@ -373,7 +373,7 @@ pub async fn ten_thousand_children_are_spawned_and_joined(subject: &Subject) {
     assert_eq!(claim.children[9_998].status, Status::Failed);
 }
 
-/// `000`: no cascade, in either direction.
+/// The specification has no cascade, in either direction (docs/specification.md).
 pub async fn ending_a_parent_does_not_touch_its_children(subject: &Subject) {
     let (_, parent, claims) = family(subject, 2).await;
     let child = subject.get(claims[0].id).await;
@@ -390,7 +390,7 @@ pub async fn ending_a_parent_does_not_touch_its_children(subject: &Subject) {
 }
 
 /// A lost outcome of a child does not count for its parent (I3).
-pub async fn a_child_ends_once(subject: &Subject) {
+pub async fn an_ended_child_is_counted_once(subject: &Subject) {
     let (_, parent, claims) = family(subject, 2).await;
     subject.commit(&claims[0], done()).await;
     for outcome in [done(), stop(), cancel()] {
@@ -405,8 +405,8 @@ pub async fn a_child_ends_once(subject: &Subject) {
     assert_eq!(subject.get(parent).await.children_pending, 1);
 }
 
-/// I3: a fan-out whose claim was lost starts no children.
-pub async fn a_lost_fan_out_starts_nobody(subject: &Subject) {
+/// I3.
+pub async fn a_lost_fan_out_starts_no_children(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.release(&claim, seconds(100)).await;
     let answer = subject.try_commit(&claim, fan_out(tasks(5))).await;
@@ -416,7 +416,7 @@ pub async fn a_lost_fan_out_starts_nobody(subject: &Subject) {
     assert_eq!(children.unwrap(), []);
 }
 
-pub async fn a_joined_step_that_is_tried_again_sees_the_same_children(subject: &Subject) {
+pub async fn a_joined_step_that_is_retried_sees_the_same_children(subject: &Subject) {
     let (worker, parent, claims) = family(subject, 2).await;
     subject.finish_all(&claims).await;
     let first = subject.claim_the(worker, parent).await;

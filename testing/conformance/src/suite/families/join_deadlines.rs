@@ -13,7 +13,7 @@ fn within(deadline: Duration) -> Join {
 }
 
 /// I10.
-pub async fn a_deadline_wakes_with_what_there_is(subject: &Subject) {
+pub async fn a_join_deadline_wakes_the_parent_with_unfinished_children(subject: &Subject) {
     let (_, parent, claims) = subject.joining(tasks(2), within(seconds(10))).await;
     let deadline = subject.now() + seconds(10);
     assert_eq!(subject.get(parent).await.await_deadline, Some(deadline));
@@ -39,7 +39,7 @@ pub async fn a_deadline_wakes_with_what_there_is(subject: &Subject) {
     );
 }
 
-pub async fn a_join_that_was_decided_has_no_deadline_left(subject: &Subject) {
+pub async fn a_decided_join_has_no_deadline(subject: &Subject) {
     let (_, parent, claims) = subject.joining(tasks(1), within(seconds(10))).await;
     subject.commit(&claims[0], done()).await;
     let row = subject.get(parent).await;
@@ -53,7 +53,7 @@ pub async fn a_join_that_was_decided_has_no_deadline_left(subject: &Subject) {
     subject.assert_unchanged(&row).await;
 }
 
-pub async fn waits_and_joins_fire_by_their_deadlines(subject: &Subject) {
+pub async fn waits_and_joins_fire_in_the_order_of_their_deadlines(subject: &Subject) {
     let (worker, parent, _) = subject.joining(tasks(1), within(seconds(20))).await;
     let id = subject.insert(task()).await;
     let claim = subject.claim_the(worker, id).await;
@@ -66,7 +66,7 @@ pub async fn waits_and_joins_fire_by_their_deadlines(subject: &Subject) {
 }
 
 /// A filter for overdue waits finds waits for signals only.
-pub async fn a_join_is_no_wait_for_a_signal(subject: &Subject) {
+pub async fn a_filter_by_deadline_does_not_find_joins(subject: &Subject) {
     let (_, parent, _) = subject.joining(tasks(1), within(seconds(1))).await;
     subject.pass(seconds(5));
     assert_eq!(subject.status(parent).await, Status::AwaitingChildren);

@@ -1,22 +1,22 @@
-//! The policy for children that a join was decided without.
+//! The policy of a join for the children that remain when it is decided.
 
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{ClosePolicy, Join, NewInstance, Status, Until};
 
-/// Children that would be terminated with their parent. The policy of the join is separate.
-fn guarded(n: usize) -> Vec<NewInstance> {
-    let guard = |row: NewInstance| row.on_parent_close(ClosePolicy::Terminate);
-    tasks(n).into_iter().map(guard).collect()
+/// Makes children whose close policy is terminate. The policy of their join is separate.
+fn terminated_with_parent(n: usize) -> Vec<NewInstance> {
+    let terminate = |row: NewInstance| row.on_parent_close(ClosePolicy::Terminate);
+    tasks(n).into_iter().map(terminate).collect()
 }
 
-pub async fn the_rest_of_a_decided_join_is_treated_as_it_says(subject: &Subject) {
+pub async fn a_decided_join_applies_its_policy_to_the_remaining_children(subject: &Subject) {
     for rest in ClosePolicy::ALL {
         let join = Join {
             rest,
             ..until(Until::FailFast)
         };
-        let (worker, parent, claims) = subject.joining(guarded(3), join).await;
+        let (worker, parent, claims) = subject.joining(terminated_with_parent(3), join).await;
         let ids = ids_of(&claims);
         let committed = subject
             .commit_all(vec![commit_of(&claims[1], stop())])
@@ -42,7 +42,7 @@ pub async fn the_rest_of_a_decided_join_is_treated_as_it_says(subject: &Subject)
             }
         }
         let row = subject.get(parent).await;
-        assert_eq!(counts(&row), (2, 1), "it was woken before");
+        assert_eq!(counts(&row), (2, 1), "the parent was woken before");
         let claim = subject.claim_the(worker, parent).await;
         subject.commit(&claim, done()).await;
         subject.cascade_all().await;
@@ -51,7 +51,7 @@ pub async fn the_rest_of_a_decided_join_is_treated_as_it_says(subject: &Subject)
     }
 }
 
-pub async fn the_rest_of_a_join_is_of_its_round_alone(subject: &Subject) {
+pub async fn the_policy_of_a_join_applies_to_its_own_round_only(subject: &Subject) {
     let (worker, parent) = subject.running(task().priority(-1)).await;
     let too_many = until(Until::Quorum(2));
     subject
@@ -76,7 +76,7 @@ pub async fn the_rest_of_a_join_is_of_its_round_alone(subject: &Subject) {
     assert!(error.ends_with("was decided: deadline"), "{error}");
 }
 
-pub async fn a_join_decided_from_the_start_treats_everybody_as_the_rest(subject: &Subject) {
+pub async fn a_join_decided_at_its_start_applies_its_policy_to_all_children(subject: &Subject) {
     let (_, parent) = subject.running(task()).await;
     let join = Join {
         rest: ClosePolicy::Terminate,

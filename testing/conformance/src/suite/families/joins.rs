@@ -23,10 +23,10 @@ async fn commit_together(subject: &Subject, outcomes: Vec<(&Claim, Outcome)>) {
 
 async fn first_failure(subject: &Subject, parent: InstanceId) -> Option<InstanceId> {
     let barrier = subject.get(parent).await.barrier;
-    barrier.expect("it has fanned out").first_failure
+    barrier.expect("the parent has fanned out").first_failure
 }
 
-pub async fn everybody_is_waited_for_unless_said_otherwise(subject: &Subject) {
+pub async fn a_join_waits_for_all_children_by_default(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(3), Join::default()).await;
     let row = subject.get(parent).await;
     let barrier = row.barrier.unwrap();
@@ -42,7 +42,7 @@ pub async fn everybody_is_waited_for_unless_said_otherwise(subject: &Subject) {
     assert_eq!(claim.first_failure, Some(claims[1].id));
 }
 
-pub async fn a_step_sees_its_children_in_the_order_it_asked_for(subject: &Subject) {
+pub async fn a_step_sees_its_children_in_the_order_of_its_fan_out(subject: &Subject) {
     let children = vec![
         task().priority(3),
         task().on_parent_close(ClosePolicy::Terminate),
@@ -72,7 +72,7 @@ pub async fn a_step_sees_its_children_in_the_order_it_asked_for(subject: &Subjec
     }
 }
 
-pub async fn the_first_failure_wakes_at_once(subject: &Subject) {
+pub async fn the_first_failure_wakes_a_fail_fast_parent_at_once(subject: &Subject) {
     for end in [stop(), cancel()] {
         let (worker, parent, claims) = subject.joining(tasks(3), until(Until::FailFast)).await;
         subject.commit(&claims[0], done()).await;
@@ -87,13 +87,17 @@ pub async fn the_first_failure_wakes_at_once(subject: &Subject) {
         let claim = subject.claim_the(worker, parent).await;
         assert_eq!(claim.joined, Some(Joined::Failure));
         assert_eq!(claim.first_failure, Some(claims[2].id));
-        assert_eq!(claim.children[1].status, Status::Executing, "it goes on");
+        assert_eq!(
+            claim.children[1].status,
+            Status::Executing,
+            "the child goes on"
+        );
         subject.commit(&claims[1], done()).await;
         subject.commit(&claim, done()).await;
     }
 }
 
-pub async fn without_a_failure_everybody_is_waited_for(subject: &Subject) {
+pub async fn a_fail_fast_join_without_a_failure_waits_for_all_children(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(2), until(Until::FailFast)).await;
     subject.commit(&claims[0], done()).await;
     assert_eq!(subject.status(parent).await, Status::AwaitingChildren);
@@ -105,7 +109,7 @@ pub async fn without_a_failure_everybody_is_waited_for(subject: &Subject) {
     );
 }
 
-pub async fn enough_successes_wake_at_once(subject: &Subject) {
+pub async fn a_reached_quorum_wakes_the_parent_at_once(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(4), until(Until::Quorum(2))).await;
     subject.commit(&claims[3], done()).await;
     subject.commit(&claims[0], stop()).await;
@@ -123,7 +127,7 @@ pub async fn enough_successes_wake_at_once(subject: &Subject) {
     );
 }
 
-pub async fn any_success_wakes_one_that_waits_for_any(subject: &Subject) {
+pub async fn the_first_success_reaches_a_quorum_of_one(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(3), until(Until::Quorum(1))).await;
     subject.commit(&claims[0], stop()).await;
     subject.commit(&claims[1], done()).await;
@@ -131,7 +135,7 @@ pub async fn any_success_wakes_one_that_waits_for_any(subject: &Subject) {
     assert_eq!(claim.joined, Some(Joined::Quorum));
 }
 
-pub async fn a_quorum_that_can_no_longer_be_reached_wakes_at_once(subject: &Subject) {
+pub async fn a_quorum_that_can_no_longer_be_reached_wakes_the_parent_at_once(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(3), until(Until::Quorum(2))).await;
     subject.commit(&claims[0], stop()).await;
     assert_eq!(subject.status(parent).await, Status::AwaitingChildren);
@@ -142,7 +146,7 @@ pub async fn a_quorum_that_can_no_longer_be_reached_wakes_at_once(subject: &Subj
     assert_eq!(claim.children[2].status, Status::Executing);
 }
 
-pub async fn a_quorum_of_more_than_were_started_is_not_waited_for(subject: &Subject) {
+pub async fn a_parent_does_not_wait_for_a_quorum_above_the_started_children(subject: &Subject) {
     subject
         .insert(later(task(), seconds(900)).correlation_key("k"))
         .await;
@@ -158,33 +162,33 @@ pub async fn a_quorum_of_more_than_were_started_is_not_waited_for(subject: &Subj
         (Some(Joined::Impossible), (1, 0))
     );
     let claims = subject.claim(worker, 5).await;
-    assert_eq!(claims.len(), 2, "the child that was started runs as well");
+    assert_eq!(claims.len(), 2, "the started child can be claimed too");
 }
 
-pub async fn a_join_of_nobody_is_decided_at_once(subject: &Subject) {
+pub async fn a_join_without_children_is_decided_at_once(subject: &Subject) {
     let joins = [
         (Until::All, Joined::All),
         (Until::FailFast, Joined::All),
         (Until::Quorum(1), Joined::Impossible),
     ];
-    for (how, why) in joins {
+    for (condition, reason) in joins {
         let (worker, claim) = subject.running(task()).await;
         let join = Join {
             rest: ClosePolicy::Terminate,
             window: Some(1),
             deadline: Some(seconds(5)),
-            ..until(how)
+            ..until(condition)
         };
         let status = subject.commit(&claim, fan_out_with(vec![], join)).await;
         assert_eq!(status, Status::Runnable);
         let claim = subject.claim_the(worker, claim.id).await;
-        assert_eq!(claim.joined, Some(why));
+        assert_eq!(claim.joined, Some(reason));
         subject.commit(&claim, done()).await;
     }
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
 }
 
-pub async fn what_ends_after_the_parent_was_woken_changes_nothing(subject: &Subject) {
+pub async fn a_child_that_ends_after_the_parent_was_woken_changes_nothing(subject: &Subject) {
     let (_, parent, claims) = subject.joining(tasks(3), until(Until::FailFast)).await;
     subject.commit(&claims[1], stop()).await;
     let row = subject.get(parent).await;
@@ -195,8 +199,8 @@ pub async fn what_ends_after_the_parent_was_woken_changes_nothing(subject: &Subj
     subject.assert_unchanged(&row).await;
 }
 
-/// Defect 5 (docs/protocol.md): children that finish together are counted together.
-pub async fn what_ends_in_one_batch_is_counted_in_one_go(subject: &Subject) {
+/// Defect 5 (docs/protocol.md).
+pub async fn children_that_end_in_one_batch_are_counted_together(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(4), until(Until::FailFast)).await;
     let ends = vec![
         (&claims[3], stop()),
@@ -212,7 +216,7 @@ pub async fn what_ends_in_one_batch_is_counted_in_one_go(subject: &Subject) {
 }
 
 /// A quorum and a failure in one batch: the join is decided after both are counted.
-pub async fn a_batch_decides_when_all_of_it_is_counted(subject: &Subject) {
+pub async fn a_join_is_decided_after_the_whole_batch_is_counted(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(3), until(Until::Quorum(2))).await;
     let ends = vec![
         (&claims[2], stop()),
@@ -225,7 +229,7 @@ pub async fn a_batch_decides_when_all_of_it_is_counted(subject: &Subject) {
     assert_eq!(counts(&subject.get(parent).await), (0, 1));
 }
 
-pub async fn the_failure_that_was_committed_first_is_the_first(subject: &Subject) {
+pub async fn the_failure_committed_first_is_the_first_failure(subject: &Subject) {
     let (_, parent, claims) = subject.joining(tasks(4), Join::default()).await;
     subject.commit(&claims[2], stop()).await;
     assert_eq!(first_failure(subject, parent).await, Some(claims[2].id));
@@ -235,8 +239,8 @@ pub async fn the_failure_that_was_committed_first_is_the_first(subject: &Subject
     assert_eq!(counts(&subject.get(parent).await), (1, 3));
 }
 
-/// The first failure never changes on a re-run.
-pub async fn why_it_was_woken_stays_until_the_next_fan_out(subject: &Subject) {
+/// The first failure stays the same when the step runs again.
+pub async fn the_reason_of_a_join_stays_until_the_next_fan_out(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(2), until(Until::FailFast)).await;
     subject.commit(&claims[1], stop()).await;
     for _ in 0..2 {
@@ -255,7 +259,7 @@ pub async fn why_it_was_woken_stays_until_the_next_fan_out(subject: &Subject) {
     assert_eq!(counts(&subject.get(parent).await), (1, 0));
 }
 
-pub async fn a_child_that_crashed_too_often_is_a_failure(subject: &Subject) {
+pub async fn a_child_that_crashed_too_often_counts_as_a_failure(subject: &Subject) {
     let (_, parent, claims) = subject.joining(tasks(2), until(Until::FailFast)).await;
     subject.pass(LEASE);
     let request = outlast_core::ReapRequest {
@@ -274,7 +278,7 @@ pub async fn a_child_that_crashed_too_often_is_a_failure(subject: &Subject) {
 }
 
 /// I6: the parent waits again for a child that an operator retries.
-pub async fn a_failed_child_that_is_retried_is_waited_for_again(subject: &Subject) {
+pub async fn a_join_waits_again_for_a_failed_child_that_is_retried(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(3), until(Until::Quorum(2))).await;
     subject.commit(&claims[0], stop()).await;
     let retry = |id| subject.store.retry(vec![id], note());
@@ -296,7 +300,7 @@ pub async fn a_failed_child_that_is_retried_is_waited_for_again(subject: &Subjec
     subject.assert_sound().await;
 }
 
-pub async fn a_retry_of_the_first_failure_makes_the_next_one_the_first(subject: &Subject) {
+pub async fn a_retry_of_the_first_failure_makes_the_next_failure_the_first(subject: &Subject) {
     let (_, parent, claims) = subject.joining(tasks(4), Join::default()).await;
     for n in [2, 1, 0] {
         subject.commit(&claims[n], stop()).await;
@@ -325,7 +329,7 @@ pub async fn a_retry_of_the_first_failure_makes_the_next_one_the_first(subject: 
     subject.assert_sound().await;
 }
 
-pub async fn joins_that_nothing_could_decide_are_rejected(subject: &Subject) {
+pub async fn joins_with_invalid_bounds_are_rejected(subject: &Subject) {
     let joins = [
         until(Until::Quorum(0)),
         window(0),

@@ -7,9 +7,10 @@ use outlast_core::{
     TerminateAnswer, Until, Verb, WorkerId,
 };
 
-/// A tree.
+/// A tree of instances.
 ///
-/// Every node has the same number of children, and all but the last generation wait for theirs.
+/// The instances of a generation have equally many children. All but the last generation wait for
+/// their children.
 struct Tree {
     worker: WorkerId,
     /// The generations, from the root down.
@@ -42,7 +43,7 @@ impl Tree {
         self.generations[0][0]
     }
 
-    fn everybody(&self) -> Vec<InstanceId> {
+    fn all(&self) -> Vec<InstanceId> {
         self.generations.concat()
     }
 }
@@ -59,10 +60,10 @@ async fn terminate_tree(subject: &Subject, root: InstanceId) -> TerminateAnswer 
 
 async fn family(subject: &Subject, root: InstanceId) -> Family {
     let family = subject.store.family(root).await.unwrap();
-    family.expect("it is stored")
+    family.expect("the instance is stored")
 }
 
-fn guarded() -> NewInstance {
+fn terminated_with_parent() -> NewInstance {
     task().on_parent_close(ClosePolicy::Terminate)
 }
 
@@ -84,7 +85,7 @@ pub async fn a_terminated_tree_ends(subject: &Subject) {
     }
     ended.sort();
     assert_eq!(ended, tree.generations[1..].concat());
-    for id in tree.everybody() {
+    for id in tree.all() {
         let row = subject.get(id).await;
         assert_eq!(row.status, Status::Cancelled);
         let error = row.last_error.unwrap();
@@ -100,7 +101,7 @@ pub async fn a_terminated_tree_ends(subject: &Subject) {
     }
 }
 
-pub async fn a_cancelled_tree_is_asked_from_the_root_down(subject: &Subject) {
+pub async fn a_tree_is_cancelled_from_the_root_down(subject: &Subject) {
     let tree = Tree::grow(subject, &[2, 2], task).await;
     let answer = cancel_tree(subject, tree.root()).await;
     assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingChildren));
@@ -108,7 +109,7 @@ pub async fn a_cancelled_tree_is_asked_from_the_root_down(subject: &Subject) {
     assert_eq!(cascaded.requested, tree.generations[1]);
     assert!(cascaded.more && cascaded.running.is_empty());
     subject.cascade_all().await;
-    for id in tree.everybody() {
+    for id in tree.all() {
         let row = subject.get(id).await;
         let expected = match tree.generations[2].contains(&id) {
             true => Status::Executing,
@@ -124,18 +125,20 @@ pub async fn a_cancelled_tree_is_asked_from_the_root_down(subject: &Subject) {
     assert!(woken.iter().all(Claim::is_to_answer_cancel));
 }
 
-pub async fn one_instance_is_not_its_tree(subject: &Subject) {
+pub async fn a_cancel_or_terminate_of_one_instance_does_not_reach_its_children(subject: &Subject) {
     let tree = Tree::grow(subject, &[1, 1], task).await;
     subject.cancel(tree.generations[1][0]).await;
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
     subject.terminate(tree.root()).await;
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
     let leaf = tree.generations[2][0];
     assert_eq!(subject.status(leaf).await, Status::Executing);
     assert_eq!(subject.get(leaf).await.cancel, None);
 }
 
-pub async fn a_tree_is_told_also_when_its_root_has_ended_or_was_asked(subject: &Subject) {
+pub async fn a_cancel_or_terminate_of_a_tree_goes_past_an_ended_or_cancelled_root(
+    subject: &Subject,
+) {
     let tree = Tree::grow(subject, &[1], task).await;
     subject.terminate(tree.root()).await;
     let answer = cancel_tree(subject, tree.root()).await;
@@ -150,20 +153,20 @@ pub async fn a_tree_is_told_also_when_its_root_has_ended_or_was_asked(subject: &
     let answer = cancel_tree(subject, tree.root()).await;
     assert_eq!(answer, CancelAnswer::AlreadyRequested(Status::Runnable));
     assert_eq!(subject.cascade(10).await.requested, tree.generations[1]);
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
 }
 
-pub async fn a_tree_of_one_leaves_nothing_to_tell(subject: &Subject) {
+pub async fn a_tree_of_one_instance_leaves_no_cascade(subject: &Subject) {
     let ids = subject.insert_all(tasks(2)).await;
     let cancelled = subject.store.cancel(ids.clone(), Extent::Tree, note());
     assert!(!cancelled.await.unwrap().cascades);
     let terminated = subject.store.terminate(ids, Extent::Tree, note());
     assert!(!terminated.await.unwrap().cascades);
     cancel_tree(subject, InstanceId(987_654_321)).await;
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
 }
 
-pub async fn a_tree_named_twice_is_told_once(subject: &Subject) {
+pub async fn a_tree_listed_twice_is_cancelled_once(subject: &Subject) {
     let tree = Tree::grow(subject, &[1], task).await;
     let twice = vec![tree.root(), tree.root()];
     let cancelled = subject.store.cancel(twice, Extent::Tree, note()).await;
@@ -172,10 +175,10 @@ pub async fn a_tree_named_twice_is_told_once(subject: &Subject) {
     assert_eq!((cascaded.requested.len(), cascaded.more), (1, false));
 }
 
-pub async fn those_below_one_that_has_ended_are_told_too(subject: &Subject) {
+pub async fn descendants_of_an_ended_child_are_terminated_with_the_tree(subject: &Subject) {
     let tree = Tree::grow(subject, &[1, 1], task).await;
     subject.terminate(tree.generations[1][0]).await;
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
     terminate_tree(subject, tree.root()).await;
     let cascaded = subject.cascade(10).await;
     assert_eq!((cascaded.ended.len(), cascaded.more), (0, true));
@@ -183,8 +186,8 @@ pub async fn those_below_one_that_has_ended_are_told_too(subject: &Subject) {
 }
 
 /// Policies propagate down a tree: each end leaves a cascade.
-pub async fn policies_go_down_the_tree(subject: &Subject) {
-    let tree = Tree::grow(subject, &[2, 1, 1], guarded).await;
+pub async fn close_policies_propagate_down_the_tree(subject: &Subject) {
+    let tree = Tree::grow(subject, &[2, 1, 1], terminated_with_parent).await;
     subject.terminate(tree.root()).await;
     for generation in &tree.generations[1..] {
         let mut ended = Vec::new();
@@ -194,7 +197,7 @@ pub async fn policies_go_down_the_tree(subject: &Subject) {
         ended.sort();
         assert_eq!(&ended, generation);
     }
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
     let leaf = subject.get(tree.generations[3][0]).await;
     let parent = leaf.parent.unwrap().id;
     let why = format!("terminated by parent: parent {parent} ended as cancelled");
@@ -202,47 +205,54 @@ pub async fn policies_go_down_the_tree(subject: &Subject) {
 }
 
 /// A terminated tree with policies gets two cascades. The second finds nothing to do.
-pub async fn a_policy_and_a_tree_end_nobody_twice(subject: &Subject) {
-    let tree = Tree::grow(subject, &[2, 2], guarded).await;
+pub async fn a_close_policy_and_a_tree_terminate_end_each_instance_once(subject: &Subject) {
+    let tree = Tree::grow(subject, &[2, 2], terminated_with_parent).await;
     terminate_tree(subject, tree.root()).await;
     subject.cascade_all().await;
-    for id in tree.everybody() {
+    for id in tree.all() {
         assert_eq!(subject.status(id).await, Status::Cancelled);
         assert_eq!(subject.operations_on(id).await.len(), 1);
     }
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
 }
 
 /// I13: a compensation is not cancelled together with the instance that it compensates.
-pub async fn children_of_an_answer_are_not_in_the_cascade(subject: &Subject) {
+pub async fn children_started_by_the_answer_to_a_cancel_are_not_in_the_cascade(subject: &Subject) {
     let tree = Tree::grow(subject, &[2], task).await;
     cancel_tree(subject, tree.root()).await;
     let claim = subject.claim_the(tree.worker, tree.root()).await;
     subject.commit(&claim, fan_out(tasks(2))).await;
     subject.cascade_all().await;
-    let undoing = subject.claim(tree.worker, 9).await;
-    assert_eq!(ids_of(&undoing), subject.child_ids(tree.root(), 2).await);
-    assert!(undoing.iter().all(|claim| claim.cancel.is_none()));
+    let compensations = subject.claim(tree.worker, 9).await;
+    assert_eq!(
+        ids_of(&compensations),
+        subject.child_ids(tree.root(), 2).await
+    );
+    assert!(compensations.iter().all(|claim| claim.cancel.is_none()));
     for id in &tree.generations[1] {
         assert!(subject.get(*id).await.cancel.is_some());
     }
-    subject.finish_all(&undoing).await;
+    subject.finish_all(&compensations).await;
     let claim = subject.claim_the(tree.worker, tree.root()).await;
     assert_eq!(claim.children.len(), 2);
 }
 
 /// I13: no instance of a cancelled tree starts while the cascade runs.
-pub async fn a_child_spawned_while_the_cascade_runs_does_not_escape(subject: &Subject) {
+pub async fn a_child_started_while_a_cascade_runs_is_cancelled_too(subject: &Subject) {
     let tree = Tree::grow(subject, &[2], task).await;
     cancel_tree(subject, tree.root()).await;
-    // The cascade cancels the higher id first. The other fans out before its turn and after the
-    // root was cancelled.
+    // The cascade cancels the higher id first. The other child fans out before its turn, and after
+    // the root was cancelled.
     let cascaded = subject.cascade(1).await;
     assert_eq!(cascaded.requested, [tree.generations[1][1]]);
     let first = fan_out(tasks(1));
     subject.commit(&tree.leaves[0], first).await;
     let status = subject.commit(&tree.leaves[1], fan_out(tasks(1))).await;
-    assert_eq!(status, Status::Runnable, "it was asked, so nobody starts");
+    assert_eq!(
+        status,
+        Status::Runnable,
+        "a cancelled parent starts no children"
+    );
     assert_eq!(subject.child_ids(tree.generations[1][1], 1).await, []);
     subject.cascade_all().await;
     let spawned = subject.child_ids(tree.generations[1][0], 1).await;
@@ -250,7 +260,7 @@ pub async fn a_child_spawned_while_the_cascade_runs_does_not_escape(subject: &Su
     assert!(subject.get(spawned[0]).await.cancel.is_some());
 }
 
-pub async fn those_that_wait_for_a_place_end_with_their_tree(subject: &Subject) {
+pub async fn held_children_end_when_their_tree_is_cancelled(subject: &Subject) {
     let (worker, root, claims) = subject.joining(tasks(4), window(1)).await;
     let ids = subject.child_ids(root, 1).await;
     cancel_tree(subject, root).await;
@@ -261,27 +271,25 @@ pub async fn those_that_wait_for_a_place_end_with_their_tree(subject: &Subject) 
     assert_eq!(subject.claim_ids(worker, 9).await, [root]);
 }
 
-pub async fn a_joining_parent_below_is_woken_by_the_cancel_and_not_by_its_children(
-    subject: &Subject,
-) {
+pub async fn children_of_a_terminated_parent_do_not_count_in_its_join(subject: &Subject) {
     let tree = Tree::grow(subject, &[1, 2], task).await;
     let middle = tree.generations[1][0];
     terminate_tree(subject, middle).await;
     subject.cascade_all().await;
     let row = subject.get(middle).await;
     assert_eq!((row.status, counts(&row)), (Status::Cancelled, (2, 0)));
-    // The root's join counted it once.
+    // The root's join counted the terminated child once.
     let claim = subject.claim_the(tree.worker, tree.root()).await;
     assert_eq!(claim.children[0].status, Status::Cancelled);
 }
 
-pub async fn a_retried_child_is_not_told_again(subject: &Subject) {
-    let tree = Tree::grow(subject, &[1], guarded).await;
+pub async fn a_cascade_does_not_terminate_a_retried_child_again(subject: &Subject) {
+    let tree = Tree::grow(subject, &[1], terminated_with_parent).await;
     subject.terminate(tree.root()).await;
     subject.cascade_all().await;
     let child = tree.generations[1][0];
     subject.store.retry(vec![child], note()).await.unwrap();
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
     assert_eq!(subject.status(child).await, Status::Runnable);
 }
 
@@ -311,7 +319,7 @@ pub async fn a_family_is_counted_by_status(subject: &Subject) {
     assert_eq!(family(subject, tree.root()).await.live(), 0);
 }
 
-pub async fn a_family_of_nobody_is_not_counted(subject: &Subject) {
+pub async fn an_unknown_instance_has_no_family(subject: &Subject) {
     let unknown = subject.store.family(InstanceId(987_654_321)).await;
     assert_eq!(unknown.unwrap(), None);
     let id = subject.insert(task()).await;
@@ -322,7 +330,7 @@ pub async fn a_family_of_nobody_is_not_counted(subject: &Subject) {
     );
 }
 
-/// Children of every round count, abandoned ones too.
+/// Children of every round count, and so do abandoned children.
 pub async fn a_family_has_members_of_every_round(subject: &Subject) {
     let (worker, parent, claims) = subject.joining(tasks(2), until(Until::Quorum(1))).await;
     subject.commit(&claims[0], done()).await;

@@ -9,8 +9,8 @@ use outlast_core::{
     Status, TerminateAnswer, Until, WorkerId,
 };
 
-/// Makes a worker, a parent with children in a window, and the claims of those with a place.
-async fn queueing(
+/// Makes a worker, a parent with children in a window, and the claims of the running children.
+async fn parent_with_window(
     subject: &Subject,
     children: usize,
     places: u32,
@@ -20,15 +20,15 @@ async fn queueing(
     (worker, parent, claims)
 }
 
-/// Returns the positions of the children of the first round that wait for a place.
+/// Returns the positions of the held children of the first round.
 async fn held(subject: &Subject, parent: InstanceId) -> Vec<i32> {
     let children = subject.children(parent, 1).await.into_iter();
     let held = children.filter(|child| child.held);
     held.map(|child| child.position).collect()
 }
 
-pub async fn no_more_run_at_a_time_than_there_are_places(subject: &Subject) {
-    let (worker, parent, claims) = queueing(subject, 5, 2).await;
+pub async fn no_more_children_run_at_a_time_than_the_window_allows(subject: &Subject) {
+    let (worker, parent, claims) = parent_with_window(subject, 5, 2).await;
     let ids = subject.child_ids(parent, 1).await;
     assert_eq!(ids_of(&claims), ids[..2]);
     assert!(claims.iter().all(|claim| claim.windowed));
@@ -43,7 +43,7 @@ pub async fn no_more_run_at_a_time_than_there_are_places(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-pub async fn without_a_window_everybody_starts(subject: &Subject) {
+pub async fn without_a_window_all_children_start(subject: &Subject) {
     let (_, parent, claims) = subject.joining(tasks(3), Join::default()).await;
     assert_eq!(claims.len(), 3);
     assert!(claims.iter().all(|claim| !claim.windowed));
@@ -52,14 +52,14 @@ pub async fn without_a_window_everybody_starts(subject: &Subject) {
     assert_eq!(subject.get(children[0].id).await.held, None);
 }
 
-pub async fn a_window_wider_than_the_children_holds_nobody(subject: &Subject) {
+pub async fn a_window_larger_than_the_round_holds_no_child(subject: &Subject) {
     let (_, parent, claims) = subject.joining(tasks(3), window(10)).await;
     assert_eq!(claims.len(), 3);
     assert_eq!(held(subject, parent).await, [0; 0]);
 }
 
-pub async fn every_end_passes_the_place_on_in_order(subject: &Subject) {
-    let (worker, parent, mut claims) = queueing(subject, 6, 1).await;
+pub async fn every_end_of_a_child_passes_its_place_to_the_next_child(subject: &Subject) {
+    let (worker, parent, mut claims) = parent_with_window(subject, 6, 1).await;
     let ids = subject.child_ids(parent, 1).await;
     for (n, end) in [done(), stop(), cancel()].into_iter().enumerate() {
         subject.pass(seconds(1));
@@ -89,8 +89,8 @@ pub async fn every_end_passes_the_place_on_in_order(subject: &Subject) {
     assert_eq!((claim.joined, claim.children.len()), (Some(Joined::All), 6));
 }
 
-pub async fn a_step_that_goes_on_keeps_its_place(subject: &Subject) {
-    let (worker, parent, claims) = queueing(subject, 3, 1).await;
+pub async fn a_child_that_has_not_ended_keeps_its_place(subject: &Subject) {
+    let (worker, parent, claims) = parent_with_window(subject, 3, 1).await;
     let outcomes: [Outcome; 3] = [requeue("b"), again(seconds(0)), wait_for(&["go"])];
     let mut claim = claims[0].clone();
     for outcome in outcomes {
@@ -104,11 +104,15 @@ pub async fn a_step_that_goes_on_keeps_its_place(subject: &Subject) {
         claim = subject.claim_the(worker, claim.id).await;
     }
     subject.cancel(claim.id).await;
-    assert_eq!(held(subject, parent).await, [1, 2], "it has not ended yet");
+    assert_eq!(
+        held(subject, parent).await,
+        [1, 2],
+        "the child has not ended yet"
+    );
 }
 
-pub async fn as_many_get_a_place_as_have_left_one(subject: &Subject) {
-    let (worker, parent, claims) = queueing(subject, 7, 3).await;
+pub async fn as_many_held_children_start_as_others_have_ended(subject: &Subject) {
+    let (worker, parent, claims) = parent_with_window(subject, 7, 3).await;
     subject.finish_all(&claims[..2]).await;
     assert_eq!(held(subject, parent).await, [5, 6]);
     let next = subject.claim(worker, 7).await;
@@ -121,8 +125,8 @@ pub async fn as_many_get_a_place_as_have_left_one(subject: &Subject) {
 }
 
 /// The child has not run, so there is nothing for its machine to decide.
-pub async fn a_cancel_of_one_that_waits_for_a_place_ends_it(subject: &Subject) {
-    let (worker, parent, claims) = queueing(subject, 3, 1).await;
+pub async fn a_cancel_of_a_held_child_ends_it(subject: &Subject) {
+    let (worker, parent, claims) = parent_with_window(subject, 3, 1).await;
     let ids = subject.child_ids(parent, 1).await;
     subject.arrives(signal(ids[1], "hello")).await;
     let before = subject.get(ids[1]).await;
@@ -139,7 +143,11 @@ pub async fn a_cancel_of_one_that_waits_for_a_place_ends_it(subject: &Subject) {
     };
     assert_eq!(subject.get(ids[1]).await, expected);
     assert_eq!(subject.signals(ids[1]).await, []);
-    assert_eq!(held(subject, parent).await, [2], "no place was left");
+    assert_eq!(
+        held(subject, parent).await,
+        [2],
+        "a held child has no place to pass on"
+    );
     assert_eq!(subject.claim_ids(worker, 3).await, []);
     assert_eq!(counts(&subject.get(parent).await), (2, 1));
     let record = &subject.operations_on(ids[1]).await[0];
@@ -151,15 +159,14 @@ pub async fn a_cancel_of_one_that_waits_for_a_place_ends_it(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 3).await, [ids[2]]);
 }
 
-pub async fn a_terminate_of_one_that_waits_for_a_place_leaves_none(subject: &Subject) {
-    let (worker, parent, claims) = queueing(subject, 4, 1).await;
+pub async fn a_terminated_held_child_passes_no_place_on(subject: &Subject) {
+    let (worker, parent, claims) = parent_with_window(subject, 4, 1).await;
     let ids = subject.child_ids(parent, 1).await;
     let answer = subject.terminate(ids[1]).await;
     assert_eq!(answer, TerminateAnswer::Terminated(Status::Runnable));
     assert_eq!(subject.get(ids[1]).await.held, Some(false));
     assert_eq!(held(subject, parent).await, [2, 3]);
-    // The child with the place and the next one in one verb: the place goes to the remaining
-    // child.
+    // One verb ends the running child and the next one. The place goes to the remaining child.
     let both = vec![ids[2], claims[0].id];
     let terminated = subject.store.terminate(both, Extent::One, note()).await;
     terminated.unwrap();
@@ -169,8 +176,8 @@ pub async fn a_terminate_of_one_that_waits_for_a_place_leaves_none(subject: &Sub
     subject.assert_sound().await;
 }
 
-pub async fn the_last_of_them_may_end_without_a_place(subject: &Subject) {
-    let (worker, parent, claims) = queueing(subject, 2, 1).await;
+pub async fn a_join_counts_a_child_that_ended_while_it_was_held(subject: &Subject) {
+    let (worker, parent, claims) = parent_with_window(subject, 2, 1).await;
     subject.commit(&claims[0], keep("b")).await;
     let ids = subject.child_ids(parent, 1).await;
     subject.cancel(ids[1]).await;
@@ -182,7 +189,7 @@ pub async fn the_last_of_them_may_end_without_a_place(subject: &Subject) {
     assert_eq!(claim.first_failure, Some(ids[1]));
 }
 
-pub async fn a_child_that_was_not_started_takes_no_place(subject: &Subject) {
+pub async fn a_dropped_child_takes_no_place(subject: &Subject) {
     subject
         .insert(later(task(), seconds(900)).correlation_key("k"))
         .await;
@@ -195,7 +202,7 @@ pub async fn a_child_that_was_not_started_takes_no_place(subject: &Subject) {
     assert_eq!((counts(&row), row.dropped.len()), ((3, 0), 2));
 }
 
-pub async fn a_window_goes_on_when_the_parent_does(subject: &Subject) {
+pub async fn a_window_goes_on_after_the_parent_was_woken(subject: &Subject) {
     let join = Join {
         until: Until::FailFast,
         ..window(1)
@@ -213,10 +220,10 @@ pub async fn a_window_goes_on_when_the_parent_does(subject: &Subject) {
     let next = subject.claim_the(worker, ids[2]).await;
     subject.commit(&next, done()).await;
     subject.claim_the(worker, ids[3]).await;
-    subject.assert_nobody_to_tell().await;
+    subject.assert_no_cascade_is_left().await;
 }
 
-pub async fn rounds_have_windows_of_their_own(subject: &Subject) {
+pub async fn each_round_has_its_own_window(subject: &Subject) {
     let join = Join {
         until: Until::FailFast,
         ..window(1)
@@ -237,8 +244,8 @@ pub async fn rounds_have_windows_of_their_own(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 9).await, [second[2]]);
 }
 
-/// I8: a child that waits for a place is not in the line of its key yet.
-pub async fn who_waits_for_a_place_stands_in_nobodys_way(subject: &Subject) {
+/// I8: a held child is not in the line of its partition key yet.
+pub async fn a_held_child_does_not_block_its_partition_key(subject: &Subject) {
     let urgent = || task().partition_key("p").priority(-9);
     let (worker, parent, claims) = subject.joining(vec![task(), urgent()], window(1)).await;
     let other = subject.insert(task().partition_key("p")).await;
@@ -257,14 +264,14 @@ pub async fn who_waits_for_a_place_stands_in_nobodys_way(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-pub async fn siblings_of_one_key_take_places_and_turns(subject: &Subject) {
+pub async fn siblings_with_one_partition_key_need_a_place_and_their_turn(subject: &Subject) {
     let children = (0..4).map(|_| task().partition_key("p")).collect();
     let (worker, parent, claims) = subject.joining(children, window(2)).await;
     let ids = subject.child_ids(parent, 1).await;
     assert_eq!(
         ids_of(&claims),
         ids[..1],
-        "one has a place and not its turn"
+        "the second child has a place and not its turn"
     );
     let mut claim = claims[0].clone();
     for id in &ids[1..] {
@@ -276,7 +283,7 @@ pub async fn siblings_of_one_key_take_places_and_turns(subject: &Subject) {
     subject.claim_the(worker, parent).await;
 }
 
-pub async fn a_place_does_not_make_anybody_early(subject: &Subject) {
+pub async fn a_delayed_child_with_a_place_still_waits_for_its_start(subject: &Subject) {
     let children = vec![task(), later(task(), seconds(30))];
     let (worker, parent, claims) = subject.joining(children, window(1)).await;
     let due = subject.now() + seconds(30);
@@ -292,8 +299,8 @@ pub async fn a_place_does_not_make_anybody_early(subject: &Subject) {
     subject.claim_the(worker, ids[1]).await;
 }
 
-pub async fn a_signal_waits_for_one_that_waits_for_a_place(subject: &Subject) {
-    let (worker, parent, claims) = queueing(subject, 2, 1).await;
+pub async fn a_signal_to_a_held_child_waits_in_its_inbox(subject: &Subject) {
+    let (worker, parent, claims) = parent_with_window(subject, 2, 1).await;
     let ids = subject.child_ids(parent, 1).await;
     let delivered = subject.deliver_for(worker, vec![signal(ids[1], "a")]).await;
     assert_eq!(delivered.claims, []);
@@ -302,7 +309,7 @@ pub async fn a_signal_waits_for_one_that_waits_for_a_place(subject: &Subject) {
     assert_eq!(names_of(&claim.inbox), ["a"]);
 }
 
-pub async fn a_decided_join_ends_those_that_wait_for_a_place(subject: &Subject) {
+pub async fn a_decided_join_ends_its_held_children(subject: &Subject) {
     for (rest, last) in [
         (ClosePolicy::RequestCancel, Status::Runnable),
         (ClosePolicy::Terminate, Status::Cancelled),
@@ -318,23 +325,23 @@ pub async fn a_decided_join_ends_those_that_wait_for_a_place(subject: &Subject) 
         subject.cascade_all().await;
         let mut expected = [Status::Cancelled; 5];
         expected[0] = Status::Done;
-        // It was running: it has a cancel, or was terminated.
+        // The second child was running: it has a cancel, or was terminated.
         if rest == ClosePolicy::RequestCancel {
             expected[1] = Status::Executing;
         }
-        // It had got the place of the first child.
+        // The third child had got the place of the first.
         expected[2] = last;
         assert_eq!(subject.child_statuses(parent, 1).await, expected);
         subject.store.resume(QUEUE, note()).await.unwrap();
-        let everybody = subject.child_ids(parent, 1).await.into_iter();
-        let everybody = everybody.chain([parent]).collect();
-        let ended = subject.store.terminate(everybody, Extent::One, note());
+        let family = subject.child_ids(parent, 1).await.into_iter();
+        let family = family.chain([parent]).collect();
+        let ended = subject.store.terminate(family, Extent::One, note());
         ended.await.unwrap();
     }
 }
 
 pub async fn a_retried_child_runs_beside_the_window(subject: &Subject) {
-    let (worker, parent, claims) = queueing(subject, 4, 1).await;
+    let (worker, parent, claims) = parent_with_window(subject, 4, 1).await;
     let ids = subject.child_ids(parent, 1).await;
     subject.commit(&claims[0], stop()).await;
     let second = subject.claim_the(worker, ids[1]).await;
@@ -346,8 +353,8 @@ pub async fn a_retried_child_runs_beside_the_window(subject: &Subject) {
     assert_eq!(held(subject, parent).await, [0; 0]);
 }
 
-pub async fn a_retried_child_that_never_started_has_a_place(subject: &Subject) {
-    let (worker, parent, _) = queueing(subject, 3, 1).await;
+pub async fn a_held_child_that_was_cancelled_gets_a_place_when_it_is_retried(subject: &Subject) {
+    let (worker, parent, _) = parent_with_window(subject, 3, 1).await;
     let unlucky = subject.child_ids(parent, 1).await[1];
     subject.cancel(unlucky).await;
     subject.store.retry(vec![unlucky], note()).await.unwrap();

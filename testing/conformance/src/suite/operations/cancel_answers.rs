@@ -1,13 +1,13 @@
 //! Answers to a cancel: how an outcome meets a pending cancel, and how it answers one.
 //!
-//! An outcome that does not answer the cancel starts nothing new. The answer itself may.
+//! An outcome that does not answer the cancel starts nothing new. The answer itself may do so.
 
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{Answer, Claim, Commit, Instance, InstanceId, Outcome, Status, WorkerId};
 
 /// Makes a worker, and the claim of a step that is cancelled while it runs.
-async fn interrupted(subject: &Subject) -> (WorkerId, Claim) {
+async fn cancelled_while_running(subject: &Subject) -> (WorkerId, Claim) {
     let (worker, claim) = subject.running(task()).await;
     subject.cancel(claim.id).await;
     (worker, claim)
@@ -24,12 +24,12 @@ async fn answering(subject: &Subject) -> (WorkerId, Claim) {
 
 async fn is_answered(subject: &Subject, id: InstanceId) -> bool {
     let cancel = subject.get(id).await.cancel;
-    cancel.expect("it was asked to end").answered
+    cancel.expect("a cancel was requested").answered
 }
 
 /// I2, I13: an instance with a pending cancel never parks.
-pub async fn a_step_that_would_wait_comes_to_its_answer_at_once(subject: &Subject) {
-    let (worker, claim) = interrupted(subject).await;
+pub async fn a_wait_with_a_pending_cancel_does_not_park(subject: &Subject) {
+    let (worker, claim) = cancelled_while_running(subject).await;
     subject.pass(seconds(1));
     let outcome = wait_at_most(&["x", "y"], seconds(90));
     let committed = subject.commit_all(vec![commit_of(&claim, outcome)]).await;
@@ -46,8 +46,8 @@ pub async fn a_step_that_would_wait_comes_to_its_answer_at_once(subject: &Subjec
 }
 
 /// I13: a step with a pending cancel starts no children.
-pub async fn a_step_that_would_fan_out_starts_nobody(subject: &Subject) {
-    let (worker, claim) = interrupted(subject).await;
+pub async fn a_fan_out_with_a_pending_cancel_starts_no_children(subject: &Subject) {
+    let (worker, claim) = cancelled_while_running(subject).await;
     subject.pass(seconds(1));
     let holder = subject.insert(later(task(), seconds(900)).correlation_key("k"));
     let holder = holder.await;
@@ -69,8 +69,8 @@ pub async fn a_step_that_would_fan_out_starts_nobody(subject: &Subject) {
     assert!(claim.is_to_answer_cancel());
 }
 
-pub async fn a_step_that_would_try_again_later_comes_to_its_answer_at_once(subject: &Subject) {
-    let (worker, claim) = interrupted(subject).await;
+pub async fn a_retry_with_a_pending_cancel_runs_without_its_delay(subject: &Subject) {
+    let (worker, claim) = cancelled_while_running(subject).await;
     subject.pass(seconds(1));
     subject.commit(&claim, again(seconds(900))).await;
     let row = subject.get(claim.id).await;
@@ -79,8 +79,8 @@ pub async fn a_step_that_would_try_again_later_comes_to_its_answer_at_once(subje
     assert!(claim.is_to_answer_cancel());
 }
 
-pub async fn a_step_that_goes_on_comes_to_its_answer_next(subject: &Subject) {
-    let (worker, claim) = interrupted(subject).await;
+pub async fn a_next_with_a_pending_cancel_is_followed_by_the_answer(subject: &Subject) {
+    let (worker, claim) = cancelled_while_running(subject).await;
     let status = subject.commit(&claim, requeue("b")).await;
     assert_eq!(status, Status::Runnable);
     let claim = subject.claim_the(worker, claim.id).await;
@@ -88,20 +88,23 @@ pub async fn a_step_that_goes_on_comes_to_its_answer_next(subject: &Subject) {
     assert!(claim.is_to_answer_cancel());
 }
 
-pub async fn a_step_that_ends_has_ended_as_it_said(subject: &Subject) {
+pub async fn an_end_with_a_pending_cancel_is_written_as_decided(subject: &Subject) {
     let ends = [
         (done(), Status::Done),
         (stop(), Status::Failed),
         (cancel(), Status::Cancelled),
     ];
     for (outcome, status) in ends {
-        let (_, claim) = interrupted(subject).await;
+        let (_, claim) = cancelled_while_running(subject).await;
         assert_eq!(subject.commit(&claim, outcome).await, status);
-        assert!(!is_answered(subject, claim.id).await, "nobody has");
+        assert!(
+            !is_answered(subject, claim.id).await,
+            "no outcome answered the cancel"
+        );
     }
 }
 
-pub async fn every_outcome_but_a_retry_answers(subject: &Subject) {
+pub async fn every_outcome_but_a_retry_answers_a_cancel(subject: &Subject) {
     let outcomes = [
         (keep("undo"), Status::Executing),
         (requeue("undo"), Status::Runnable),
@@ -124,7 +127,7 @@ pub async fn every_outcome_but_a_retry_answers(subject: &Subject) {
     }
 }
 
-pub async fn an_answer_that_is_tried_again_answers_nothing_yet(subject: &Subject) {
+pub async fn a_retry_does_not_answer_a_cancel(subject: &Subject) {
     let (worker, claim) = answering(subject).await;
     let status = subject.commit(&claim, again(seconds(30))).await;
     assert_eq!(status, Status::Runnable);
@@ -143,7 +146,7 @@ pub async fn an_answer_that_is_tried_again_answers_nothing_yet(subject: &Subject
 }
 
 /// I13: the outcome that answers the cancel is applied in full.
-pub async fn what_was_decided_runs_like_anything(subject: &Subject) {
+pub async fn an_instance_runs_as_usual_after_it_answered_a_cancel(subject: &Subject) {
     let (worker, claim) = answering(subject).await;
     subject.commit(&claim, requeue("undo")).await;
     let claim = subject.claim_the(worker, claim.id).await;
@@ -168,7 +171,7 @@ pub async fn what_was_decided_runs_like_anything(subject: &Subject) {
     assert_eq!(subject.commit(&claim, cancel()).await, Status::Cancelled);
 }
 
-pub async fn an_answer_of_a_stale_claim_answers_nothing(subject: &Subject) {
+pub async fn an_answer_of_a_stale_claim_changes_nothing(subject: &Subject) {
     let (worker, claim) = answering(subject).await;
     subject.release(&claim, seconds(0)).await;
     subject.claim_the(worker, claim.id).await;
@@ -177,7 +180,7 @@ pub async fn an_answer_of_a_stale_claim_answers_nothing(subject: &Subject) {
     subject.assert_unchanged(&row).await;
 }
 
-pub async fn an_answer_that_cannot_be_stored_answers_nothing(subject: &Subject) {
+pub async fn an_answer_that_cannot_be_stored_changes_nothing(subject: &Subject) {
     let (_, claim) = answering(subject).await;
     let row = subject.get(claim.id).await;
     let answer = subject.try_commit(&claim, requeue("")).await;
@@ -185,7 +188,7 @@ pub async fn an_answer_that_cannot_be_stored_answers_nothing(subject: &Subject) 
     subject.assert_unchanged(&row).await;
 }
 
-pub async fn an_answer_to_nothing_is_an_outcome_like_any(subject: &Subject) {
+pub async fn an_answer_without_a_cancel_is_an_ordinary_outcome(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let commit = Commit {
         answers_cancel: true,
@@ -194,13 +197,13 @@ pub async fn an_answer_to_nothing_is_an_outcome_like_any(subject: &Subject) {
     subject.commit_all(vec![commit]).await;
     let row = subject.get(claim.id).await;
     assert_eq!((row.status, row.cancel), (Status::AwaitingSignal, None));
-    // And it does not answer a later cancel.
+    // The outcome does not answer a later cancel.
     subject.cancel(claim.id).await;
     assert!(!is_answered(subject, claim.id).await);
 }
 
 /// Each outcome of a batch meets only the cancel of its instance.
-pub async fn a_batch_may_mix_answers_and_interrupted_steps(subject: &Subject) {
+pub async fn a_batch_may_mix_answers_and_outcomes_with_a_pending_cancel(subject: &Subject) {
     let worker = subject.worker().await;
     let ids = subject.insert_all(tasks(4)).await;
     subject.cancel(ids[0]).await;
@@ -219,13 +222,13 @@ pub async fn a_batch_may_mix_answers_and_interrupted_steps(subject: &Subject) {
     for id in ids {
         rows.push(subject.get(id).await);
     }
-    let stands = |row: &Instance| (row.status, row.cancel.as_ref().map(|it| it.answered));
+    let cancel_state = |row: &Instance| (row.status, row.cancel.as_ref().map(|it| it.answered));
     let expected = [
         (Status::AwaitingSignal, Some(true)),
         (Status::Runnable, Some(false)),
         (Status::Runnable, Some(false)),
         (Status::AwaitingSignal, None),
     ];
-    assert_eq!(rows.iter().map(stands).collect::<Vec<_>>(), expected);
+    assert_eq!(rows.iter().map(cancel_state).collect::<Vec<_>>(), expected);
     assert_eq!(rows[1].eligible_at, subject.now() + seconds(5));
 }

@@ -1,6 +1,6 @@
 //! Cancel: a request that the machine answers.
 //!
-//! It wakes a parked instance and keeps a running claim.
+//! A cancel wakes a parked instance and keeps a running claim.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -12,7 +12,7 @@ use outlast_core::{
 const REASON: &str = "cancelled by ada: a rule asks for it";
 
 /// A cancel that was requested now and has no answer.
-fn asked(subject: &Subject) -> Option<CancelRequest> {
+fn pending_cancel(subject: &Subject) -> Option<CancelRequest> {
     Some(CancelRequest {
         reason: REASON.into(),
         requested_at: subject.now(),
@@ -21,14 +21,14 @@ fn asked(subject: &Subject) -> Option<CancelRequest> {
 }
 
 /// Makes the claim of a new task that is cancelled while it runs.
-async fn asked_while_running(subject: &Subject) -> Claim {
+async fn cancelled_while_running(subject: &Subject) -> Claim {
     let (_, claim) = subject.running(task()).await;
     let answer = subject.cancel(claim.id).await;
     assert_eq!(answer, CancelAnswer::Requested(Status::Executing));
     claim
 }
 
-pub async fn a_cancel_wakes_who_waits_for_a_signal(subject: &Subject) {
+pub async fn a_cancel_wakes_an_instance_that_waits_for_a_signal(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let outcome = wait_at_most(&["paid"], seconds(90));
     subject.commit(&claim, outcome).await;
@@ -46,18 +46,18 @@ pub async fn a_cancel_wakes_who_waits_for_a_signal(subject: &Subject) {
         status: Status::Runnable,
         eligible_at: subject.now(),
         await_deadline: None,
-        cancel: asked(subject),
+        cancel: pending_cancel(subject),
         updated_at: subject.now(),
         ..before
     };
     assert_eq!(subject.get(claim.id).await, expected);
     let claim = subject.claim_the(worker, claim.id).await;
-    assert_eq!(claim.cancel, asked(subject));
+    assert_eq!(claim.cancel, pending_cancel(subject));
     assert!(claim.is_to_answer_cancel());
     assert_eq!(claim.awaits, ["paid"]);
 }
 
-pub async fn a_cancel_wakes_who_waits_for_children(subject: &Subject) {
+pub async fn a_cancel_wakes_a_parent_that_waits_for_children(subject: &Subject) {
     let join = outlast_core::Join {
         deadline: Some(seconds(90)),
         ..Default::default()
@@ -69,14 +69,14 @@ pub async fn a_cancel_wakes_who_waits_for_children(subject: &Subject) {
     assert_eq!((row.status, row.await_deadline), (Status::Runnable, None));
     assert_eq!((joined(&row), counts(&row)), (None, (2, 0)));
     let claim = subject.claim_the(worker, parent).await;
-    assert_eq!(claim.joined, None, "a cancel is no reason of a join");
+    assert_eq!(claim.joined, None, "a cancel does not decide a join");
     assert_eq!(claim.children.len(), 2);
     subject.finish_all(&claims).await;
     let row = subject.get(parent).await;
-    assert_eq!(counts(&row), (2, 0), "nobody waits for them any more");
+    assert_eq!(counts(&row), (2, 0), "the parent no longer waits for them");
 }
 
-pub async fn a_cancel_wakes_who_waits_for_time(subject: &Subject) {
+pub async fn a_cancel_makes_a_delayed_instance_eligible_at_once(subject: &Subject) {
     let worker = subject.worker().await;
     let id = subject.insert(later(task(), seconds(100))).await;
     assert_eq!(
@@ -87,7 +87,7 @@ pub async fn a_cancel_wakes_who_waits_for_time(subject: &Subject) {
     assert!(subject.claim_the(worker, id).await.is_to_answer_cancel());
 }
 
-pub async fn a_cancel_of_one_that_is_due_leaves_it_its_place(subject: &Subject) {
+pub async fn a_cancel_of_an_eligible_instance_keeps_its_place_in_the_queue(subject: &Subject) {
     let id = subject.insert(task()).await;
     let before = subject.get(id).await;
     subject.pass(seconds(5));
@@ -98,7 +98,7 @@ pub async fn a_cancel_of_one_that_is_due_leaves_it_its_place(subject: &Subject) 
 }
 
 /// I8.
-pub async fn a_cancel_passes_nobody_in_the_line_of_a_partition_key(subject: &Subject) {
+pub async fn a_cancelled_instance_keeps_its_turn_in_its_partition_key(subject: &Subject) {
     let (worker, claim) = subject.running(task().partition_key("p")).await;
     let next = subject.insert(task().partition_key("p")).await;
     let last = subject
@@ -121,7 +121,7 @@ pub async fn a_cancel_does_not_lose_the_claim_of_a_running_step(subject: &Subjec
     subject.pass(seconds(1));
     subject.cancel(claim.id).await;
     let expected = Instance {
-        cancel: asked(subject),
+        cancel: pending_cancel(subject),
         updated_at: subject.now(),
         ..before
     };
@@ -129,19 +129,19 @@ pub async fn a_cancel_does_not_lose_the_claim_of_a_running_step(subject: &Subjec
     assert_eq!(subject.commit(&claim, done()).await, Status::Done);
 }
 
-pub async fn a_kept_claim_is_told_of_the_cancel(subject: &Subject) {
-    let mut claim = asked_while_running(subject).await;
+pub async fn a_commit_that_keeps_its_claim_returns_the_cancel(subject: &Subject) {
+    let mut claim = cancelled_while_running(subject).await;
     let revision = claim.revision.next();
-    let told = Answer::Committed {
+    let expected = Answer::Committed {
         revision,
         status: Status::Executing,
-        cancel: asked(subject),
+        cancel: pending_cancel(subject),
         at: subject.now(),
     };
-    assert_eq!(subject.try_commit(&claim, keep("b")).await, told);
+    assert_eq!(subject.try_commit(&claim, keep("b")).await, expected);
     claim.revision = revision;
-    claim.cancel = asked(subject);
-    // The answer is sent without the cancel from now on.
+    claim.cancel = pending_cancel(subject);
+    // From now on the answers carry no cancel.
     let answer = subject.try_commit(&claim, keep("undo")).await;
     let expected = subject.committed(revision.next(), Status::Executing);
     assert_eq!(answer, expected);
@@ -149,9 +149,9 @@ pub async fn a_kept_claim_is_told_of_the_cancel(subject: &Subject) {
     assert!(cancel.answered);
 }
 
-pub async fn a_claim_that_is_given_up_is_told_nothing(subject: &Subject) {
+pub async fn a_commit_that_gives_up_its_claim_returns_no_cancel(subject: &Subject) {
     for outcome in [requeue("b"), again(seconds(0)), done(), stop()] {
-        let claim = asked_while_running(subject).await;
+        let claim = cancelled_while_running(subject).await;
         match subject.try_commit(&claim, outcome).await {
             Answer::Committed { cancel, .. } => assert_eq!(cancel, None),
             answer @ (Answer::Cancel(_) | Answer::Lost | Answer::Rejected(_)) => {
@@ -162,21 +162,21 @@ pub async fn a_claim_that_is_given_up_is_told_nothing(subject: &Subject) {
     }
 }
 
-pub async fn a_worker_is_told_of_cancels_with_its_claims(subject: &Subject) {
+pub async fn the_claims_of_a_worker_carry_their_unanswered_cancels(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     assert_eq!(subject.held_claims(worker).await[0].cancel, None);
     subject.cancel(claim.id).await;
     let held = subject.held_claims(worker).await;
     assert_eq!(held[0].claim, claim.reference());
-    assert_eq!(held[0].cancel, asked(subject));
+    assert_eq!(held[0].cancel, pending_cancel(subject));
     let mut claim = claim;
-    claim.cancel = asked(subject);
+    claim.cancel = pending_cancel(subject);
     subject.commit(&claim, keep("undo")).await;
     let held = subject.held_claims(worker).await;
-    assert_eq!(held[0].cancel, None, "it is answered");
+    assert_eq!(held[0].cancel, None, "the cancel is answered");
 }
 
-pub async fn a_cancel_of_what_has_ended_changes_nothing(subject: &Subject) {
+pub async fn a_cancel_of_an_ended_instance_changes_nothing(subject: &Subject) {
     for end in [done(), stop(), cancel()] {
         let (_, claim) = subject.running(task()).await;
         let status = subject.commit(&claim, end).await;
@@ -188,7 +188,7 @@ pub async fn a_cancel_of_what_has_ended_changes_nothing(subject: &Subject) {
     }
 }
 
-pub async fn a_cancel_asked_again_changes_nothing(subject: &Subject) {
+pub async fn a_cancel_that_is_requested_again_changes_nothing(subject: &Subject) {
     let (worker, id) = subject.parked(&["a"]).await;
     subject.cancel(id).await;
     let row = subject.get(id).await;
@@ -241,21 +241,25 @@ pub async fn a_batch_of_cancels_answers_in_the_callers_order(subject: &Subject) 
     assert_eq!(subject.operations_on(waiting).await.len(), 1);
 }
 
-pub async fn a_terminate_ends_what_was_asked_to_end(subject: &Subject) {
-    let claim = asked_while_running(subject).await;
+pub async fn a_terminate_ends_an_instance_with_a_pending_cancel(subject: &Subject) {
+    let claim = cancelled_while_running(subject).await;
     let answer = subject.terminate(claim.id).await;
     assert_eq!(answer, TerminateAnswer::Terminated(Status::Executing));
     assert_eq!(subject.try_commit(&claim, done()).await, Answer::Lost);
     let row = subject.get(claim.id).await;
     assert_eq!(row.status, Status::Cancelled);
-    assert_eq!(row.cancel, asked(subject), "what was asked is history");
+    assert_eq!(
+        row.cancel,
+        pending_cancel(subject),
+        "the request stays on the row"
+    );
     assert_eq!(
         row.last_error.as_deref(),
         Some("terminated by ada: a rule asks for it")
     );
 }
 
-pub async fn a_signal_to_one_asked_to_end_waits_in_its_inbox(subject: &Subject) {
+pub async fn a_signal_to_an_instance_with_a_pending_cancel_waits_in_its_inbox(subject: &Subject) {
     let (worker, id) = subject.parked(&["a"]).await;
     subject.cancel(id).await;
     let delivered = subject.deliver_for(worker, vec![signal(id, "a")]).await;
@@ -269,8 +273,8 @@ pub async fn a_signal_to_one_asked_to_end_waits_in_its_inbox(subject: &Subject) 
     assert!(claim.is_to_answer_cancel());
 }
 
-pub async fn a_cancel_outlives_the_worker_that_was_told(subject: &Subject) {
-    let claim = asked_while_running(subject).await;
+pub async fn a_pending_cancel_survives_a_crash_and_a_release(subject: &Subject) {
+    let claim = cancelled_while_running(subject).await;
     subject.pass(LEASE);
     let requested = subject.get(claim.id).await.cancel;
     assert_eq!(subject.reap().await.returned, [claim.id]);
@@ -283,7 +287,7 @@ pub async fn a_cancel_outlives_the_worker_that_was_told(subject: &Subject) {
     assert!(claim.is_to_answer_cancel());
 }
 
-pub async fn a_retried_instance_is_no_longer_asked_to_end(subject: &Subject) {
+pub async fn a_retried_instance_has_no_cancel(subject: &Subject) {
     let (worker, id) = subject.parked(&["a"]).await;
     subject.cancel(id).await;
     let claim = subject.claim_the(worker, id).await;
@@ -301,7 +305,7 @@ pub async fn a_retried_instance_is_no_longer_asked_to_end(subject: &Subject) {
 }
 
 /// I9: an instance with a pending cancel is live.
-pub async fn a_correlation_key_is_held_until_the_answer_ends_it(subject: &Subject) {
+pub async fn a_correlation_key_is_held_until_the_cancelled_instance_ends(subject: &Subject) {
     let (worker, claim) = subject.running(task().correlation_key("k")).await;
     subject.cancel(claim.id).await;
     assert!(subject.get(claim.id).await.holds_key);
@@ -312,7 +316,7 @@ pub async fn a_correlation_key_is_held_until_the_answer_ends_it(subject: &Subjec
     subject.insert(task().correlation_key("k")).await;
 }
 
-pub async fn what_was_asked_to_end_does_not_fire(subject: &Subject) {
+pub async fn the_deadline_of_a_cancelled_wait_does_not_fire(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject
         .commit(&claim, wait_at_most(&["a"], seconds(5)))
@@ -335,7 +339,7 @@ pub async fn the_reason_of_a_cancel_is_cleaned(subject: &Subject) {
     assert!(!reason.unwrap().contains('\u{0}'));
 }
 
-pub async fn wishes_that_cannot_be_stored_are_refused(subject: &Subject) {
+pub async fn cancels_and_terminates_that_cannot_be_stored_are_refused(subject: &Subject) {
     let id = subject.insert(task()).await;
     let row = subject.get(id).await;
     let too_many = vec![id; limits::BATCH_MAX + 1];
@@ -355,7 +359,7 @@ pub async fn wishes_that_cannot_be_stored_are_refused(subject: &Subject) {
     subject.assert_unchanged(&row).await;
 }
 
-pub async fn a_policy_means_nothing_without_a_parent(subject: &Subject) {
+pub async fn an_instance_without_a_parent_has_no_close_policy(subject: &Subject) {
     let id = subject
         .insert(task().on_parent_close(ClosePolicy::Terminate))
         .await;

@@ -57,7 +57,7 @@ async fn one_of_each(subject: &Subject) -> (WorkerId, Vec<InstanceId>) {
     (worker, ids)
 }
 
-pub async fn terminate_ends_whatever_lives(subject: &Subject) {
+pub async fn terminate_ends_live_instances_only(subject: &Subject) {
     let (_, ids) = one_of_each(subject).await;
     subject.pass(seconds(1));
     for (id, status) in ids.into_iter().zip(Status::ALL) {
@@ -94,7 +94,7 @@ pub async fn the_outcome_of_a_terminated_step_is_lost(subject: &Subject) {
     subject.assert_unchanged(&row).await;
 }
 
-pub async fn terminating_empties_the_inbox_and_joins_the_parent(subject: &Subject) {
+pub async fn terminating_a_child_empties_its_inbox_and_wakes_its_parent(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
     let child = subject.claim_one(worker).await;
@@ -109,7 +109,7 @@ pub async fn terminating_empties_the_inbox_and_joins_the_parent(subject: &Subjec
     assert_eq!(subject.status(parent.id).await, Status::Runnable);
 }
 
-pub async fn terminating_is_recorded_and_harmless_when_repeated(subject: &Subject) {
+pub async fn a_repeated_terminate_is_recorded_once(subject: &Subject) {
     let id = subject.insert(task()).await;
     subject.pass(seconds(3));
     let expected = TerminateAnswer::Terminated(Status::Runnable);
@@ -134,10 +134,10 @@ pub async fn terminating_is_recorded_and_harmless_when_repeated(subject: &Subjec
 pub async fn a_batch_of_terminates_answers_in_the_callers_order(subject: &Subject) {
     let ids = subject.insert_all(tasks(2)).await;
     let missing = InstanceId(987_654_321);
-    let asked = vec![ids[1], missing, ids[0], ids[1]];
+    let batch = vec![ids[1], missing, ids[0], ids[1]];
     let answers = subject
         .store
-        .terminate(asked, Extent::One, note())
+        .terminate(batch, Extent::One, note())
         .await
         .unwrap()
         .answers;
@@ -182,7 +182,7 @@ pub async fn siblings_terminated_in_one_verb_all_count(subject: &Subject) {
     assert_eq!(joined.children.len(), 20);
 }
 
-pub async fn retry_starts_again_what_failed_or_was_cancelled(subject: &Subject) {
+pub async fn retry_restarts_failed_and_cancelled_instances_only(subject: &Subject) {
     let (_, ids) = one_of_each(subject).await;
     subject.pass(seconds(1));
     for (id, status) in ids.into_iter().zip(Status::ALL) {
@@ -203,14 +203,14 @@ pub async fn retry_starts_again_what_failed_or_was_cancelled(subject: &Subject) 
             ..before.clone()
         };
         assert_eq!(subject.get(id).await, expected);
-        assert!(before.last_error.is_some(), "and kept");
+        assert!(before.last_error.is_some(), "the error is kept");
         let record = &operations(subject, id).await[0];
         assert_eq!(record.verb, Verb::Retry);
         assert_eq!(record.status_before, Some(status));
     }
 }
 
-pub async fn retry_forgets_the_attempts(subject: &Subject) {
+pub async fn retry_resets_the_attempts(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.commit(&claim, again(seconds(0))).await;
     let claim = subject.claim_the(worker, claim.id).await;
@@ -227,9 +227,11 @@ pub async fn retry_forgets_the_attempts(subject: &Subject) {
 pub async fn retry_clears_the_error_value(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let id = claim.id;
-    let retried = async |failed: &Claim, told: usize| {
-        let value = stop_with(r#"{"paper":0}"#);
-        subject.commit_events(failed, value, events(told)).await;
+    let retried = async |failed: &Claim, event_count: usize| {
+        let value = fail_with(r#"{"paper":0}"#);
+        subject
+            .commit_events(failed, value, events(event_count))
+            .await;
         assert!(subject.get(id).await.result.is_some());
         assert_eq!(retry_one(subject, id).await, RetryAnswer::Retried);
         let row = subject.get(id).await;
@@ -238,19 +240,19 @@ pub async fn retry_clears_the_error_value(subject: &Subject) {
     };
     let claim = retried(&claim, 0).await;
     subject.commit(&claim, stop()).await;
-    assert_eq!(subject.get(id).await.result, None, "a plain failure");
+    assert_eq!(subject.get(id).await.result, None, "after a failure");
     retry_one(subject, id).await;
     let claim = subject.claim_the(worker, id).await;
 
     let claim = retried(&claim, 1).await;
     subject.commit_events(&claim, stop(), events(1)).await;
-    assert_eq!(subject.get(id).await.result, None, "of a workflow");
+    assert_eq!(subject.get(id).await.result, None, "in a workflow");
     retry_one(subject, id).await;
     let claim = subject.claim_the(worker, id).await;
 
     retried(&claim, 0).await;
     terminate_one(subject, id).await;
-    assert_eq!(subject.get(id).await.result, None, "a terminate");
+    assert_eq!(subject.get(id).await.result, None, "after a terminate");
     retry_one(subject, id).await;
     let claim = subject.claim_the(worker, id).await;
 
@@ -262,14 +264,14 @@ pub async fn retry_clears_the_error_value(subject: &Subject) {
     };
     let reaped = subject.store.reap(request).await.unwrap();
     assert_eq!(reaped.failed, [id]);
-    assert_eq!(subject.get(id).await.result, None, "a crash");
+    assert_eq!(subject.get(id).await.result, None, "after a crash");
 }
 
-pub async fn retrying_again_changes_nothing(subject: &Subject) {
+pub async fn a_second_retry_changes_nothing(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.commit(&claim, stop()).await;
-    let asked = vec![claim.id, InstanceId(987_654_321), claim.id];
-    let answers = subject.store.retry(asked, note()).await.unwrap().answers;
+    let batch = vec![claim.id, InstanceId(987_654_321), claim.id];
+    let answers = subject.store.retry(batch, note()).await.unwrap().answers;
     let refused = RetryAnswer::NotEndedBadly(Status::Runnable);
     let expected = [RetryAnswer::Retried, RetryAnswer::NotFound, refused];
     assert_eq!(answers, expected);
@@ -285,7 +287,7 @@ pub async fn a_claim_from_before_the_end_is_lost_after_a_retry(subject: &Subject
     assert_eq!(subject.status(claim.id).await, Status::Runnable);
 }
 
-pub async fn delete_removes_what_has_ended(subject: &Subject) {
+pub async fn delete_removes_ended_instances_only(subject: &Subject) {
     let (_, ids) = one_of_each(subject).await;
     for (id, status) in ids.into_iter().zip(Status::ALL) {
         let answer = delete_one(subject, id).await;
@@ -299,7 +301,7 @@ pub async fn delete_removes_what_has_ended(subject: &Subject) {
     }
 }
 
-pub async fn a_delete_takes_signals_and_records_with_it_but_stays_recorded(subject: &Subject) {
+pub async fn a_delete_removes_signals_and_records_but_is_itself_recorded(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.arrives(signal(claim.id, "a").dedup_key("k")).await;
     terminate_one(subject, claim.id).await;
@@ -359,7 +361,7 @@ pub async fn pause_and_resume_say_whether_they_changed_anything(subject: &Subjec
     );
 }
 
-pub async fn what_runs_goes_on_in_a_paused_queue(subject: &Subject) {
+pub async fn a_running_step_goes_on_in_a_paused_queue(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.store.pause(QUEUE, note()).await.unwrap();
     let kept = subject.try_commit(&claim, keep("b")).await;
@@ -378,7 +380,7 @@ pub async fn pausing_one_queue_does_not_pause_another(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 1).await, [id]);
 }
 
-pub async fn a_note_without_a_reason_is_enough(subject: &Subject) {
+pub async fn a_note_without_a_reason_is_accepted(subject: &Subject) {
     let id = subject.insert(task()).await;
     let note = Note::by("grace");
     subject

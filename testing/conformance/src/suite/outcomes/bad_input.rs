@@ -1,6 +1,6 @@
 //! Input that can never be stored is refused with a reason (docs/protocol.md, defect 12).
 //!
-//! Nothing half-done is left.
+//! A refused call writes nothing.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -68,7 +68,7 @@ pub async fn a_row_that_cannot_be_stored_is_refused(subject: &Subject) {
 }
 
 /// The whole batch of a caller is refused, and the error names the row.
-pub async fn one_bad_row_refuses_an_insert_whole(subject: &Subject) {
+pub async fn an_insert_with_one_bad_row_is_refused_whole(subject: &Subject) {
     let mut rows = tasks(4);
     rows[2].queue = "a\u{0}".into();
     let message = assert_invalid(subject.store.insert(rows, None).await);
@@ -76,7 +76,7 @@ pub async fn one_bad_row_refuses_an_insert_whole(subject: &Subject) {
     assert_empty(subject).await;
 }
 
-pub async fn one_bad_signal_refuses_a_delivery_whole(subject: &Subject) {
+pub async fn a_delivery_with_one_bad_signal_is_refused_whole(subject: &Subject) {
     let (_, id) = subject.parked(&["a"]).await;
     let key = long(limits::KEY_BYTES_MAX + 1);
     let to_key = |machine: &str, key: &str| {
@@ -214,7 +214,7 @@ pub async fn an_operator_without_a_proper_name_is_refused(subject: &Subject) {
     assert_eq!(subject.store.operations(None).await.unwrap(), []);
 }
 
-pub async fn a_worker_that_cannot_be_registered_is_refused(subject: &Subject) {
+pub async fn an_invalid_worker_is_refused(subject: &Subject) {
     let fine = NewWorker {
         name: "w".into(),
         host: "h".into(),
@@ -265,7 +265,7 @@ pub async fn a_worker_that_cannot_be_registered_is_refused(subject: &Subject) {
     assert_eq!(subject.store.workers().await.unwrap().len(), 1);
 }
 
-pub async fn batches_have_an_end(subject: &Subject) {
+pub async fn batches_beyond_their_bound_are_refused(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let row = subject.get(claim.id).await;
     let many = limits::BATCH_MAX + 1;
@@ -301,15 +301,15 @@ pub async fn requests_beyond_their_bounds_are_refused(subject: &Subject) {
         max: 1,
     };
     assert_invalid(subject.store.collect(collect).await);
-    let survey = StepCountRequest {
+    let step_count = StepCountRequest {
         after: None,
         limit: limits::STEP_COUNT_MAX + 1,
     };
-    assert_invalid(subject.store.count_by_step(survey).await);
+    assert_invalid(subject.store.count_by_step(step_count).await);
 }
 
-/// An error value has the limits of a result: it is checked before there is an outcome.
-pub async fn an_error_value_is_bounded_as_a_result(subject: &Subject) {
+/// An error value is checked before there is an outcome.
+pub async fn an_error_value_has_the_limits_of_a_result(subject: &Subject) {
     let text = |bytes: usize| format!("\"{}\"", long(bytes - 2));
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let (bytes, depth) = (limits::JSON_BYTES_MAX, limits::JSON_DEPTH_MAX);
@@ -318,13 +318,12 @@ pub async fn an_error_value_is_bounded_as_a_result(subject: &Subject) {
     }
     for fine in [text(bytes), nested(depth)] {
         let (_, claim) = subject.running(task()).await;
-        subject.commit(&claim, stop_with(&fine)).await;
+        subject.commit(&claim, fail_with(&fine)).await;
         assert_eq!(subject.get(claim.id).await.result, Some(json(&fine)));
     }
 }
 
-/// The largest allowed values can be stored and read back.
-pub async fn what_is_just_allowed_is_stored(subject: &Subject) {
+pub async fn the_largest_allowed_values_are_stored(subject: &Subject) {
     let name = "ü".repeat(limits::NAME_BYTES_MAX / 2);
     let key = "ü".repeat(limits::KEY_BYTES_MAX / 2);
     let text = format!("\"{}\"", long(limits::JSON_BYTES_MAX - 2));
@@ -465,7 +464,7 @@ pub async fn names_are_data_whatever_they_look_like(subject: &Subject) {
     );
 }
 
-pub async fn names_that_cannot_be_stored_are_not_looked_for(subject: &Subject) {
+pub async fn requests_for_names_that_cannot_be_stored_are_refused(subject: &Subject) {
     let store = &subject.store;
     subject.insert(task().correlation_key("k")).await;
     for bad in ["", "a\u{0}b", "a\u{1b}b", &long(limits::KEY_BYTES_MAX + 1)] {

@@ -18,7 +18,7 @@ pub async fn ids_are_given_in_the_callers_order(subject: &Subject) {
     assert_eq!(subject.get(ids[199]).await.priority, 0);
 }
 
-pub async fn an_insert_hints_at_queues_with_something_to_claim(subject: &Subject) {
+pub async fn an_insert_hints_at_queues_with_claimable_rows(subject: &Subject) {
     let rows = vec![
         task().queue("now"),
         later(task().queue("later"), seconds(9)),
@@ -27,7 +27,7 @@ pub async fn an_insert_hints_at_queues_with_something_to_claim(subject: &Subject
     assert!(woken.contains("now") && !woken.contains("later"));
 }
 
-pub async fn rows_can_be_claimed_as_they_are_inserted(subject: &Subject) {
+pub async fn an_insert_can_claim_its_rows(subject: &Subject) {
     let worker = subject.worker().await;
     let inserts = subject.store.insert(tasks(2), Some(worker)).await.unwrap();
     for row in &inserts.rows {
@@ -58,7 +58,7 @@ pub async fn rows_can_be_claimed_as_they_are_inserted(subject: &Subject) {
     assert_eq!(subject.status(id).await, Status::Done);
 }
 
-pub async fn a_claim_at_the_insert_is_what_a_later_one_would_be(subject: &Subject) {
+pub async fn a_claim_at_the_insert_equals_a_later_claim(subject: &Subject) {
     let worker = subject.worker().await;
     let mut row = task().priority(7).correlation_key("k");
     row.version = 3;
@@ -87,7 +87,7 @@ pub async fn a_claim_at_the_insert_is_what_a_later_one_would_be(subject: &Subjec
     assert_eq!(later.links(), at_insert.links());
 }
 
-pub async fn only_rows_that_could_be_claimed_at_once_are_handed_over(subject: &Subject) {
+pub async fn an_insert_claims_only_rows_that_are_claimable_at_once(subject: &Subject) {
     let worker = subject.worker().await;
     subject.store.pause("still", note()).await.unwrap();
     let until_claimed = Scope::of([Status::Runnable]).unwrap();
@@ -103,11 +103,11 @@ pub async fn only_rows_that_could_be_claimed_at_once_are_handed_over(subject: &S
         task().correlation_key("live"),
     ];
     let inserts = subject.store.insert(rows, Some(worker)).await.unwrap();
-    let handed_over = |row: &Inserted| match row {
+    let is_claimed = |row: &Inserted| match row {
         Inserted::New { claimed, .. } => Some(claimed.is_some()),
         Inserted::Duplicate { .. } => None,
     };
-    let answers: Vec<Option<bool>> = inserts.rows.iter().map(handed_over).collect();
+    let answers: Vec<Option<bool>> = inserts.rows.iter().map(is_claimed).collect();
     let (yes, no) = (Some(true), Some(false));
     assert_eq!(answers, [no, no, no, no, yes, yes, yes, None]);
     for position in [1, 2, 3] {
@@ -119,7 +119,7 @@ pub async fn only_rows_that_could_be_claimed_at_once_are_handed_over(subject: &S
     assert!(subject.get(keyed).await.holds_key);
 }
 
-pub async fn what_was_claimed_at_insert_is_reaped_like_any_claim(subject: &Subject) {
+pub async fn a_claim_at_the_insert_is_reaped_like_any_other(subject: &Subject) {
     let worker = subject.worker().await;
     let inserts = subject.store.insert(tasks(1), Some(worker)).await.unwrap();
     subject.pass(LEASE);
@@ -135,7 +135,7 @@ pub async fn fifty_thousand_rows_go_in_one_batch(subject: &Subject) {
     assert_eq!(row.state.as_str(), "49999");
 }
 
-pub async fn verbs_with_nothing_to_do_do_nothing(subject: &Subject) {
+pub async fn verbs_with_empty_batches_do_nothing(subject: &Subject) {
     let store = &subject.store;
     let worker = subject.worker().await;
     let inserts = store.insert(vec![], Some(worker)).await.unwrap();
@@ -163,7 +163,7 @@ pub async fn verbs_with_nothing_to_do_do_nothing(subject: &Subject) {
     assert_eq!(store.operations(None).await.unwrap(), []);
 }
 
-/// Returns the outcomes in turn, so that every kind of row meets every other.
+/// Returns the outcomes in turn, so that rows of every kind meet rows of every other kind.
 fn outcome_by_turns(turn: usize, claim: &Claim) -> Outcome {
     match turn % 9 {
         0 => requeue("again"),
@@ -182,8 +182,8 @@ fn outcome_by_turns(turn: usize, claim: &Claim) -> Outcome {
     }
 }
 
-/// I2: a mixed workload comes to rest, and the reconciler finds nothing to repair.
-pub async fn a_mixed_workload_comes_to_rest_without_anything_to_mend(subject: &Subject) {
+/// I2: every instance ends, and the reconciler finds nothing to repair.
+pub async fn a_mixed_workload_ends_with_nothing_to_repair(subject: &Subject) {
     let rows = (0..60).map(|n| match n % 4 {
         0 => task().partition_key(format!("p{}", n % 3)),
         1 => task().correlation_key(format!("k{n}")),
@@ -207,12 +207,12 @@ pub async fn a_mixed_workload_comes_to_rest_without_anything_to_mend(subject: &S
         subject.reap().await;
         subject.assert_sound().await;
     }
-    settle(subject).await;
+    end_all(subject).await;
     subject.assert_sound().await;
 }
 
 /// Finishes every instance, like workers whose steps always return done.
-async fn settle(subject: &Subject) {
+async fn end_all(subject: &Subject) {
     for _ in 0..60 {
         subject.pass(seconds(60));
         subject.store.fire(1_000).await.unwrap();
@@ -243,7 +243,11 @@ async fn settle(subject: &Subject) {
         ..Default::default()
     };
     let count = subject.store.count(live).await.unwrap();
-    assert_eq!(count, outlast_core::Count::Exactly(0), "I2: all at rest");
+    assert_eq!(
+        count,
+        outlast_core::Count::Exactly(0),
+        "I2: every instance has ended"
+    );
     let everything = CollectRequest {
         retention: seconds(0),
         max: 10_000,
@@ -286,7 +290,7 @@ pub async fn a_closed_store_answers_that_it_is_closed(subject: &Subject) {
             .await
             .is_err_and(closed)
     );
-    let either = SignalOrInsert {
+    let request = SignalOrInsert {
         row: task().correlation_key("k"),
         name: "go".into(),
         payload: json("1"),
@@ -295,7 +299,7 @@ pub async fn a_closed_store_answers_that_it_is_closed(subject: &Subject) {
     assert!(
         subject
             .store
-            .signal_or_insert(either)
+            .signal_or_insert(request)
             .await
             .is_err_and(closed)
     );

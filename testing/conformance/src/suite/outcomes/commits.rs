@@ -1,4 +1,4 @@
-//! Outcomes: what each does to its row, and the fence of all of them.
+//! Outcomes: the changes that each makes to its row, and the fence that guards all of them.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -7,7 +7,7 @@ use outlast_core::{Answer, Claim, ClaimRef, Instance, Outcome, ReleaseAnswer, Re
 /// Makes a claim of an instance that has waited, failed once and holds signals.
 ///
 /// Every column that an outcome may change then has a value.
-async fn seasoned(subject: &Subject) -> Claim {
+async fn retried_claim(subject: &Subject) -> Claim {
     let (worker, id) = subject.parked(&["go"]).await;
     subject.arrives(signal(id, "go")).await;
     subject.arrives(signal(id, "other").dedup_key("o1")).await;
@@ -21,9 +21,9 @@ async fn seasoned(subject: &Subject) -> Claim {
     subject.claim_the(worker, id).await
 }
 
-/// Commits `outcome` for a seasoned claim a minute later. Returns the row before and after.
+/// Commits `outcome` for a retried claim half a minute later. Returns the row before and after.
 async fn before_and_after(subject: &Subject, outcome: Outcome) -> (Instance, Instance) {
-    let claim = seasoned(subject).await;
+    let claim = retried_claim(subject).await;
     let before = subject.get(claim.id).await;
     assert_eq!((before.attempt, before.awaits.is_some()), (1, true));
     subject.pass(seconds(30));
@@ -35,7 +35,7 @@ async fn before_and_after(subject: &Subject, outcome: Outcome) -> (Instance, Ins
     (before, after)
 }
 
-pub async fn next_with_the_claim_kept_goes_on_executing(subject: &Subject) {
+pub async fn a_next_that_keeps_its_claim_stays_executing(subject: &Subject) {
     let (before, after) = before_and_after(subject, keep("b")).await;
     assert_eq!(
         (after.status, after.step.as_str()),
@@ -49,7 +49,7 @@ pub async fn next_with_the_claim_kept_goes_on_executing(subject: &Subject) {
     assert_eq!(subject.inbox(after.id).await, ["other"]);
 }
 
-pub async fn a_kept_claim_commits_again_at_the_revision_it_was_told(subject: &Subject) {
+pub async fn a_kept_claim_commits_again_at_the_answered_revision(subject: &Subject) {
     let (_, mut claim) = subject.running(task()).await;
     for step in ["b", "c", "d"] {
         let answer = subject.try_commit(&claim, keep(step)).await;
@@ -61,7 +61,7 @@ pub async fn a_kept_claim_commits_again_at_the_revision_it_was_told(subject: &Su
     assert_eq!(subject.get(claim.id).await.step, "d");
 }
 
-pub async fn next_with_requeue_is_runnable_now(subject: &Subject) {
+pub async fn a_next_through_the_queue_is_runnable_at_once(subject: &Subject) {
     let (_, after) = before_and_after(subject, requeue("b")).await;
     assert_eq!((after.status, after.step.as_str()), (Status::Runnable, "b"));
     assert_eq!(after.state.as_str(), r#"{"at":"next"}"#);
@@ -88,7 +88,7 @@ pub async fn retry_runs_the_same_step_later_with_one_more_attempt(subject: &Subj
     assert_eq!(subject.inbox(after.id).await, ["go", "other"]);
 }
 
-pub async fn a_retry_with_an_error_records_it(subject: &Subject) {
+pub async fn a_retry_records_its_error(subject: &Subject) {
     let outcome = Outcome::Retry {
         state: json("{}"),
         delay: seconds(0),
@@ -140,7 +140,7 @@ async fn assert_ended(subject: &Subject, before: &Instance, after: &Instance) {
     assert_eq!(subject.inbox(after.id).await, [""; 0]);
 }
 
-pub async fn done_ends_with_the_result(subject: &Subject) {
+pub async fn done_ends_the_instance_with_the_result(subject: &Subject) {
     let (before, after) = before_and_after(subject, done()).await;
     assert_eq!((after.status, &after.last_error), (Status::Done, &None));
     let result = after.result.as_ref().map(|json| json.as_str());
@@ -148,7 +148,7 @@ pub async fn done_ends_with_the_result(subject: &Subject) {
     assert_ended(subject, &before, &after).await;
 }
 
-pub async fn stop_ends_with_the_reason(subject: &Subject) {
+pub async fn fail_ends_the_instance_with_the_reason(subject: &Subject) {
     let (before, after) = before_and_after(subject, stop()).await;
     assert_eq!((after.status, &after.result), (Status::Failed, &None));
     assert_eq!(after.last_error.as_deref(), Some("out of paper"));
@@ -156,19 +156,19 @@ pub async fn stop_ends_with_the_reason(subject: &Subject) {
 }
 
 /// The result of a failed instance is its error value.
-pub async fn stop_ends_with_the_error_value(subject: &Subject) {
-    let (before, after) = before_and_after(subject, stop_with(r#"{"paper":0}"#)).await;
+pub async fn fail_ends_the_instance_with_the_error_value(subject: &Subject) {
+    let (before, after) = before_and_after(subject, fail_with(r#"{"paper":0}"#)).await;
     let value = Some(json(r#"{"paper":0}"#));
     assert_eq!((after.status, &after.result), (Status::Failed, &value));
     assert_eq!(after.last_error.as_deref(), Some("out of paper"));
     assert_ended(subject, &before, &after).await;
     let (_, claim) = subject.running(task()).await;
-    subject.commit(&claim, stop_with("null")).await;
+    subject.commit(&claim, fail_with("null")).await;
     let row = subject.get(claim.id).await;
     assert_eq!(row.result, Some(json("null")), "null is a value");
 }
 
-pub async fn cancel_ends_with_the_reason(subject: &Subject) {
+pub async fn cancel_ends_the_instance_with_the_reason(subject: &Subject) {
     let (before, after) = before_and_after(subject, cancel()).await;
     assert_eq!((after.status, &after.result), (Status::Cancelled, &None));
     assert_eq!(after.last_error.as_deref(), Some("no longer wanted"));
@@ -300,7 +300,7 @@ pub async fn a_batch_may_mix_every_outcome(subject: &Subject) {
 }
 
 /// Defect 12 (docs/protocol.md).
-pub async fn one_bad_row_does_not_fail_its_neighbours(subject: &Subject) {
+pub async fn one_bad_outcome_does_not_fail_the_rest_of_its_batch(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(5)).await;
     let claims = subject.claim(worker, 5).await;
@@ -320,7 +320,11 @@ pub async fn one_bad_row_does_not_fail_its_neighbours(subject: &Subject) {
         assert_eq!(rejected, position % 2 == 1, "{position}: {answer:?}");
     }
     assert_eq!(subject.status(claims[4].id).await, Status::Done);
-    assert_eq!(subject.claim_ids(worker, 10).await, [], "no child started");
+    assert_eq!(
+        subject.claim_ids(worker, 10).await,
+        [],
+        "no child was started"
+    );
 }
 
 pub async fn a_rejected_outcome_leaves_the_claim_held(subject: &Subject) {
@@ -344,7 +348,7 @@ pub async fn more_than_ten_thousand_outcomes_go_in_one_batch(subject: &Subject) 
     assert_eq!(subject.status(claims[11_999].id).await, Status::Done);
 }
 
-pub async fn an_end_stays_an_end(subject: &Subject) {
+pub async fn an_ended_instance_takes_no_further_outcome(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.commit(&claim, done()).await;
     let row = subject.get(claim.id).await;
@@ -356,7 +360,7 @@ pub async fn an_end_stays_an_end(subject: &Subject) {
     subject.assert_unchanged(&row).await;
 }
 
-pub async fn committed_queues_are_hinted_at(subject: &Subject) {
+pub async fn a_commit_hints_at_queues_with_claimable_rows(subject: &Subject) {
     let worker = subject.worker().await;
     let id = subject.insert(task()).await;
     let claim = subject.claim_the(worker, id).await;
@@ -382,7 +386,7 @@ pub async fn committed_queues_are_hinted_at(subject: &Subject) {
 }
 
 pub async fn release_puts_a_claim_back_untouched(subject: &Subject) {
-    let claim = seasoned(subject).await;
+    let claim = retried_claim(subject).await;
     let before = subject.get(claim.id).await;
     subject.pass(seconds(30));
     assert_eq!(
@@ -402,7 +406,7 @@ pub async fn release_puts_a_claim_back_untouched(subject: &Subject) {
 }
 
 /// Defect 15 (docs/protocol.md).
-pub async fn release_with_a_pause_comes_back_after_it(subject: &Subject) {
+pub async fn a_released_instance_is_claimable_after_its_pause(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.release(&claim, seconds(7)).await;
     let claimed = subject.ask(worker, QUEUE, 1).await;
@@ -430,7 +434,7 @@ pub async fn a_release_of_a_lost_claim_changes_nothing(subject: &Subject) {
     assert_eq!(subject.try_commit(&claim, done()).await, Answer::Lost);
 }
 
-pub async fn states_come_back_to_the_letter(subject: &Subject) {
+pub async fn states_and_results_are_stored_verbatim(subject: &Subject) {
     let texts = [
         "null",
         "-0.0",
@@ -450,7 +454,7 @@ pub async fn states_come_back_to_the_letter(subject: &Subject) {
         subject.commit(&claim, outcome).await;
         assert_eq!(subject.get(id).await.result, Some(json(text)));
         let (_, claim) = subject.running(task()).await;
-        subject.commit(&claim, stop_with(text)).await;
+        subject.commit(&claim, fail_with(text)).await;
         assert_eq!(subject.get(claim.id).await.result, Some(json(text)));
     }
 }

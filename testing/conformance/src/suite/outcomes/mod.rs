@@ -1,4 +1,4 @@
-//! What is inserted, committed and removed.
+//! Inserts, commits and the removal of instances.
 
 pub mod bad_input;
 pub mod batches;

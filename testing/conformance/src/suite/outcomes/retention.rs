@@ -32,7 +32,7 @@ async fn is_stored(subject: &Subject, id: InstanceId) -> bool {
 }
 
 /// I1.
-pub async fn what_ended_before_the_retention_goes(subject: &Subject) {
+pub async fn an_instance_is_collected_when_its_retention_is_over(subject: &Subject) {
     let worker = subject.worker_with(seconds(DAY)).await;
     let old = ended(subject, worker, done()).await;
     subject.pass(seconds(3600));
@@ -46,7 +46,7 @@ pub async fn what_ended_before_the_retention_goes(subject: &Subject) {
     assert_eq!(collect(subject, 1).await.removed, [newer]);
 }
 
-pub async fn every_end_is_collected_and_nothing_else(subject: &Subject) {
+pub async fn only_ended_instances_are_collected(subject: &Subject) {
     let worker = subject.worker_with(seconds(DAY)).await;
     let mut old = Vec::new();
     for outcome in [done(), stop(), cancel()] {
@@ -82,11 +82,11 @@ pub async fn children_are_spared_while_their_parent_lives(subject: &Subject) {
     assert_eq!(
         collect(subject, 1).await.removed,
         spared,
-        "its parent ended"
+        "the parent has ended"
     );
 }
 
-/// Older rounds too: `cx.all_children()` returns every stored child.
+/// Children of every round are kept: `cx.all_children()` returns every stored child.
 pub async fn children_of_older_rounds_are_spared_too(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
@@ -105,7 +105,7 @@ pub async fn children_of_older_rounds_are_spared_too(subject: &Subject) {
     assert_eq!(collect(subject, 0).await.removed, both);
 }
 
-pub async fn children_without_a_stored_parent_go(subject: &Subject) {
+pub async fn children_without_a_stored_parent_are_collected(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(1))).await;
     subject
@@ -121,7 +121,7 @@ pub async fn children_without_a_stored_parent_go(subject: &Subject) {
 }
 
 /// I7.
-pub async fn signals_and_tombstones_go_with_their_instance(subject: &Subject) {
+pub async fn signals_and_tombstones_are_removed_with_their_instance(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.arrives(signal(claim.id, "a").dedup_key("k")).await;
     subject.commit(&claim, done()).await;
@@ -130,7 +130,7 @@ pub async fn signals_and_tombstones_go_with_their_instance(subject: &Subject) {
     assert_eq!(subject.signals(claim.id).await, []);
 }
 
-pub async fn operations_go_with_their_instance(subject: &Subject) {
+pub async fn operations_are_removed_with_their_instance(subject: &Subject) {
     let id = subject.insert(task()).await;
     let other = subject.insert(task()).await;
     subject
@@ -143,10 +143,10 @@ pub async fn operations_go_with_their_instance(subject: &Subject) {
     collect(subject, 0).await;
     assert_eq!(subject.store.operations(Some(id)).await.unwrap(), []);
     let kept = subject.store.operations(Some(other)).await.unwrap();
-    assert_eq!(kept.len(), 2, "the other one lives");
+    assert_eq!(kept.len(), 2, "the other instance lives");
 }
 
-pub async fn records_of_queues_and_deleted_instances_go_by_age(subject: &Subject) {
+pub async fn records_of_queues_and_deleted_instances_are_removed_by_age(subject: &Subject) {
     let worker = subject.worker().await;
     subject.store.pause(QUEUE, note()).await.unwrap();
     subject.store.resume(QUEUE, note()).await.unwrap();
@@ -161,7 +161,7 @@ pub async fn records_of_queues_and_deleted_instances_go_by_age(subject: &Subject
     assert_eq!(subject.store.operations(None).await.unwrap(), []);
 }
 
-pub async fn no_more_is_collected_than_asked_for(subject: &Subject) {
+pub async fn a_collect_removes_no_more_instances_than_requested(subject: &Subject) {
     let worker = subject.worker().await;
     let mut ids = Vec::new();
     for _ in 0..5 {

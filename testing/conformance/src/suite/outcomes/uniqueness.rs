@@ -1,4 +1,4 @@
-//! Correlation keys: which instance holds one and for how long.
+//! Correlation keys: which instance holds a key, and for how long.
 //!
 //! A released key never comes back (docs/protocol.md, I9 and defect 4).
 
@@ -43,7 +43,7 @@ pub async fn an_occupied_key_makes_a_duplicate(subject: &Subject) {
     assert_held(subject, id).await;
 }
 
-pub async fn without_a_key_nothing_is_a_duplicate(subject: &Subject) {
+pub async fn rows_without_a_key_are_never_duplicates(subject: &Subject) {
     let ids = subject.insert_all(vec![task(); 3]).await;
     assert_eq!(ids.len(), 3);
     assert!(!subject.get(ids[0]).await.holds_key);
@@ -75,7 +75,7 @@ pub async fn keys_are_per_machine(subject: &Subject) {
     let versions = subject.try_insert(unique().version(2)).await;
     assert!(
         matches!(versions, Inserted::Duplicate { .. }),
-        "not per version"
+        "keys are not per version"
     );
 }
 
@@ -92,7 +92,7 @@ pub async fn keys_are_kept_verbatim(subject: &Subject) {
     }
 }
 
-pub async fn the_default_scope_is_the_whole_life(subject: &Subject) {
+pub async fn the_default_scope_holds_the_key_until_the_end(subject: &Subject) {
     let (worker, claim) = subject.running(unique()).await;
     assert_held(subject, claim.id).await;
     subject.commit(&claim, wait_for(&["go"])).await;
@@ -132,14 +132,14 @@ pub async fn a_scope_of_runnable_ends_with_the_claim(subject: &Subject) {
     assert_eq!(
         row.correlation_key.as_deref(),
         Some(KEY),
-        "still to be read"
+        "the key can still be read"
     );
     assert_free(subject).await;
 }
 
 /// Defect 4 (docs/protocol.md): a row that returns into its scope must not conflict with the next
 /// holder.
-pub async fn a_key_once_released_never_comes_back(subject: &Subject) {
+pub async fn a_released_key_never_returns_to_its_former_holder(subject: &Subject) {
     let (_, claim) = subject.running(scoped(&[Status::Runnable])).await;
     let next = subject.insert(unique().priority(9)).await;
     subject.commit(&claim, requeue("b")).await;
@@ -203,7 +203,7 @@ pub async fn an_operators_retry_does_not_take_the_key_back(subject: &Subject) {
     assert_held(subject, next).await;
 }
 
-pub async fn a_scope_that_keeps_failures_holds_the_key_through_them(subject: &Subject) {
+pub async fn a_scope_with_the_status_failed_holds_the_key_through_a_failure(subject: &Subject) {
     let row = scoped(&[Status::Runnable, Status::Executing, Status::Failed]);
     let (worker, claim) = subject.running(row).await;
     subject.commit(&claim, stop()).await;
@@ -215,7 +215,7 @@ pub async fn a_scope_that_keeps_failures_holds_the_key_through_them(subject: &Su
     assert_free(subject).await;
 }
 
-pub async fn a_scope_for_ever_holds_the_key_until_collected(subject: &Subject) {
+pub async fn an_endless_scope_holds_the_key_until_the_instance_is_collected(subject: &Subject) {
     for outcome in [done(), stop(), cancel()] {
         let (_, claim) = subject
             .running(task().correlation(KEY, Scope::FOREVER))
@@ -234,7 +234,7 @@ pub async fn a_scope_for_ever_holds_the_key_until_collected(subject: &Subject) {
 }
 
 /// Section 7 of docs/specification.md: the holder's scope decides, not that of the new row.
-pub async fn the_scope_is_the_holders(subject: &Subject) {
+pub async fn the_scope_of_the_holder_decides(subject: &Subject) {
     let (_, claim) = subject
         .running(task().correlation(KEY, Scope::FOREVER))
         .await;
@@ -254,7 +254,6 @@ pub async fn a_claim_at_insert_keeps_the_key_when_its_scope_allows(subject: &Sub
     assert_held(subject, id).await;
 }
 
-/// Duplicates of a batch write no rows.
 pub async fn a_duplicate_writes_nothing(subject: &Subject) {
     let holder = subject.insert(unique()).await;
     let before = subject.get(holder).await;

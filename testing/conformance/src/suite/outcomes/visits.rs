@@ -19,17 +19,17 @@ async fn second_visit(subject: &Subject) -> (WorkerId, Claim) {
     (worker, claim)
 }
 
-pub async fn a_trace_comes_back_with_every_claim_and_every_look(subject: &Subject) {
+pub async fn every_claim_and_query_returns_the_trace(subject: &Subject) {
     let row = task().trace(TRACE).correlation_key("k");
     let (worker, claim) = subject.running(row).await;
     assert_eq!(claim.trace.as_deref(), Some(TRACE));
     subject.commit(&claim, again(seconds(0))).await;
     let claim = subject.claim_the(worker, claim.id).await;
-    assert_eq!(claim.trace.as_deref(), Some(TRACE), "of a retry");
+    assert_eq!(claim.trace.as_deref(), Some(TRACE), "after a retry");
     subject.commit(&claim, wait_for(&["go"])).await;
     subject.arrives(signal(claim.id, "go")).await;
     let claim = subject.claim_the(worker, claim.id).await;
-    assert_eq!(claim.trace.as_deref(), Some(TRACE), "of a later step");
+    assert_eq!(claim.trace.as_deref(), Some(TRACE), "at a later step");
     subject.commit(&claim, stop()).await;
 
     let row = subject.get(claim.id).await;
@@ -60,9 +60,9 @@ pub async fn each_row_of_a_batch_has_its_own_trace(subject: &Subject) {
     assert_eq!(ids_of(&claims), ids);
     let traces = claims.iter().map(|claim| claim.trace.as_deref());
     assert_eq!(traces.collect::<Vec<_>>(), [Some("a"), None, Some("b")]);
-    let handed = vec![task().trace("c")];
-    let handed = subject.store.insert(handed, Some(worker)).await.unwrap();
-    let id = handed.rows[0].new_id().unwrap();
+    let rows = vec![task().trace("c")];
+    let inserts = subject.store.insert(rows, Some(worker)).await.unwrap();
+    let id = inserts.rows[0].new_id().unwrap();
     assert_eq!(subject.get(id).await.trace.as_deref(), Some("c"));
 }
 
@@ -84,16 +84,16 @@ pub async fn the_first_visit_began_at_the_insert(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     assert_eq!(claim.entered, Revision(0));
     assert_eq!(entered(subject, claim.id).await, Revision(0));
-    let handed = subject.store.insert(tasks(1), Some(worker)).await.unwrap();
-    let Inserted::New { id, claimed } = handed.rows[0] else {
-        panic!("{handed:?}");
+    let inserts = subject.store.insert(tasks(1), Some(worker)).await.unwrap();
+    let Inserted::New { id, claimed } = inserts.rows[0] else {
+        panic!("{inserts:?}");
     };
     assert_eq!(claimed, Some(FIRST_CLAIM));
     assert_eq!(entered(subject, id).await, Revision(0));
 }
 
 /// The visit has the revision of the commit, and the following claim keeps it.
-pub async fn going_on_waiting_and_fanning_out_begin_a_visit(subject: &Subject) {
+pub async fn next_wait_and_fan_out_begin_a_visit(subject: &Subject) {
     for outcome in [
         keep("second"),
         requeue("second"),
@@ -103,11 +103,11 @@ pub async fn going_on_waiting_and_fanning_out_begin_a_visit(subject: &Subject) {
         fan_out(vec![]),
     ] {
         let (_, claim) = subject.running(task()).await;
-        let what = format!("{outcome:?}");
+        let kind = format!("{outcome:?}");
         subject.commit(&claim, outcome).await;
         let row = subject.get(claim.id).await;
-        assert_eq!(row.revision, claim.revision.next(), "{what}");
-        assert_eq!(row.entered, row.revision, "{what}");
+        assert_eq!(row.revision, claim.revision.next(), "{kind}");
+        assert_eq!(row.entered, row.revision, "{kind}");
         subject
             .store
             .terminate(vec![claim.id], Extent::One, note())
@@ -118,7 +118,7 @@ pub async fn going_on_waiting_and_fanning_out_begin_a_visit(subject: &Subject) {
     }
 }
 
-pub async fn a_step_that_leads_to_itself_is_another_visit(subject: &Subject) {
+pub async fn a_step_that_leads_to_itself_begins_another_visit(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let mut visits = vec![claim.entered];
     let mut claim = claim;
@@ -130,21 +130,21 @@ pub async fn a_step_that_leads_to_itself_is_another_visit(subject: &Subject) {
     assert!(visits.is_sorted_by(|one, next| one < next), "{visits:?}");
 }
 
-pub async fn trying_again_and_giving_back_stay_in_the_visit(subject: &Subject) {
+pub async fn a_retry_and_a_release_stay_in_the_visit(subject: &Subject) {
     let (worker, claim) = second_visit(subject).await;
     let (id, visit) = (claim.id, claim.entered);
     subject.commit(&claim, again(seconds(0))).await;
-    assert_eq!(entered(subject, id).await, visit, "a retry");
+    assert_eq!(entered(subject, id).await, visit, "after a retry");
     let claim = subject.claim_the(worker, id).await;
     assert_eq!((claim.entered, claim.attempt), (visit, 1));
     subject.release(&claim, seconds(0)).await;
-    assert_eq!(entered(subject, id).await, visit, "a release");
+    assert_eq!(entered(subject, id).await, visit, "after a release");
     let claim = subject.claim_the(worker, id).await;
-    assert_eq!(claim.entered, visit, "what was given back");
+    assert_eq!(claim.entered, visit, "claimed after a release");
     assert!(claim.revision > visit.next().next());
 }
 
-pub async fn the_death_of_a_worker_stays_in_the_visit(subject: &Subject) {
+pub async fn a_crash_stays_in_the_visit(subject: &Subject) {
     let (_, claim) = second_visit(subject).await;
     subject.pass(LEASE);
     assert_eq!(subject.reap().await.returned, [claim.id]);
@@ -162,27 +162,27 @@ pub async fn the_death_of_a_worker_stays_in_the_visit(subject: &Subject) {
 }
 
 /// A woken step stays in the visit that the wait or the fan-out began.
-pub async fn waking_stays_in_the_visit(subject: &Subject) {
+pub async fn a_wake_stays_in_the_visit(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.commit(&claim, wait_for(&["go"])).await;
     let visit = entered(subject, claim.id).await;
     subject.arrives(signal(claim.id, "go")).await;
     let claim = subject.claim_the(worker, claim.id).await;
-    assert_eq!(claim.entered, visit, "a signal");
+    assert_eq!(claim.entered, visit, "after a signal");
 
     subject.commit(&claim, wait_at_most(&[], seconds(1))).await;
     let visit = entered(subject, claim.id).await;
     subject.pass(seconds(1));
     subject.store.fire(10).await.unwrap();
     let claim = subject.claim_the(worker, claim.id).await;
-    assert_eq!(claim.entered, visit, "a deadline");
+    assert_eq!(claim.entered, visit, "after a deadline");
 
     subject.commit(&claim, fan_out(tasks(1))).await;
     let visit = entered(subject, claim.id).await;
     let child = subject.claim_one(worker).await;
     subject.commit(&child, done()).await;
     let claim = subject.claim_the(worker, claim.id).await;
-    assert_eq!(claim.entered, visit, "a join");
+    assert_eq!(claim.entered, visit, "after a join");
 }
 
 pub async fn an_end_and_an_operators_retry_stay_in_the_visit(subject: &Subject) {
@@ -201,7 +201,7 @@ pub async fn an_end_and_an_operators_retry_stay_in_the_visit(subject: &Subject) 
                 .terminate(vec![id], Extent::One, note())
                 .await
                 .unwrap();
-            assert_eq!(entered(subject, id).await, visit, "an operator's end");
+            assert_eq!(entered(subject, id).await, visit, "after a terminate");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Questions: lists, counts, single rows. They change nothing.
+//! Queries: lists, counts, single rows. They change nothing.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -19,7 +19,7 @@ pub(in crate::suite) async fn list(subject: &Subject, filter: Filter) -> Vec<Ins
     page.instances.iter().map(|row| row.id).collect()
 }
 
-pub async fn a_fresh_row_is_as_it_was_asked_for(subject: &Subject) {
+pub async fn a_new_row_is_stored_as_it_was_inserted(subject: &Subject) {
     let scope = Scope::of([Status::Runnable, Status::Failed]).unwrap();
     let row = NewInstance::new("task", "start", json(r#"{"n":1}"#))
         .version(3)
@@ -51,7 +51,7 @@ pub async fn a_fresh_row_is_as_it_was_asked_for(subject: &Subject) {
     assert_eq!(row.finished_at, None);
 }
 
-pub async fn what_is_not_there_is_not_found(subject: &Subject) {
+pub async fn queries_for_missing_rows_find_nothing(subject: &Subject) {
     let missing = InstanceId(987_654_321);
     assert_eq!(subject.store.get(missing).await.unwrap(), None);
     assert_eq!(subject.store.find("task", "k").await.unwrap(), None);
@@ -61,7 +61,7 @@ pub async fn what_is_not_there_is_not_found(subject: &Subject) {
     assert_eq!(subject.store.operations(Some(missing)).await.unwrap(), []);
 }
 
-pub async fn a_page_has_states_only_where_they_are_asked_for(subject: &Subject) {
+pub async fn a_page_has_states_only_on_request(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.commit(&claim, done()).await;
     let row = subject.get(claim.id).await;
@@ -79,12 +79,12 @@ pub async fn a_page_has_states_only_where_they_are_asked_for(subject: &Subject) 
     assert_eq!(page.instances, [row]);
 }
 
-/// Makes a JSON text of so many bytes.
+/// Makes a JSON text of this many bytes.
 fn large(bytes: usize) -> outlast_core::Json {
     json(&format!("\"{}\"", "x".repeat(bytes - 2)))
 }
 
-pub async fn a_page_ends_with_its_bytes_and_has_one_row_at_least(subject: &Subject) {
+pub async fn a_page_ends_at_its_bound_of_bytes(subject: &Subject) {
     const QUARTER: usize = limits::PAGE_BYTES_MAX / 4 - 10_000;
     let (worker, parent) = subject.running(task()).await;
     let child = || NewInstance::new("task", "start", large(QUARTER));
@@ -95,7 +95,11 @@ pub async fn a_page_ends_with_its_bytes_and_has_one_row_at_least(subject: &Subje
         ..ListRequest::default()
     };
     let first = subject.store.list(request.clone()).await.unwrap();
-    assert_eq!(first.instances.len(), 4, "a page ends with its bytes");
+    assert_eq!(
+        first.instances.len(),
+        4,
+        "a page ends at its bound of bytes"
+    );
     request.before = first.next;
     let second = subject.store.list(request.clone()).await.unwrap();
     assert_eq!((second.instances.len(), second.next), (3, None));
@@ -158,7 +162,7 @@ async fn pages_of_events(subject: &Subject, claim: &outlast_core::Claim) {
 }
 
 /// An order must be found by its number after it has shipped.
-pub async fn a_key_finds_its_holder_or_the_latest_that_held_it(subject: &Subject) {
+pub async fn a_key_finds_its_holder_or_its_latest_former_holder(subject: &Subject) {
     let find = async || subject.store.find("task", "k").await.unwrap();
     for outcome in [done(), stop(), cancel()] {
         let (_, claim) = subject.running(task().correlation_key("k")).await;
@@ -181,14 +185,13 @@ pub async fn a_key_finds_its_holder_or_the_latest_that_held_it(subject: &Subject
     assert_eq!(
         find().await.map(|row| row.id),
         Some(next),
-        "a retry holds no key"
+        "a retried instance holds no key"
     );
     subject.store.delete(vec![next], note()).await.unwrap();
     assert_eq!(find().await.map(|row| row.id), Some(latest));
 }
 
-/// A key that a live instance has released still finds the instance.
-pub async fn a_key_that_was_given_up_alive_finds_who_held_it(subject: &Subject) {
+pub async fn a_key_released_by_a_live_instance_finds_that_instance(subject: &Subject) {
     let until_claimed = Scope::of([Status::Runnable]).unwrap();
     let row = task().correlation("k", until_claimed);
     let (_, claim) = subject.running(row).await;
@@ -212,11 +215,11 @@ pub async fn lists_go_newest_first_page_by_page(subject: &Subject) {
         seen.extend(page.instances.iter().map(|row| row.id));
         request.before = page.next;
     }
-    assert_eq!(request.before, None, "that was the last page");
+    assert_eq!(request.before, None, "the last page has no next page");
     assert_eq!(seen, ids);
 }
 
-pub async fn a_page_that_is_just_full_is_the_last(subject: &Subject) {
+pub async fn a_last_page_that_is_exactly_full_has_no_next_page(subject: &Subject) {
     subject.insert_all(tasks(3)).await;
     let request = ListRequest {
         filter: Filter::default(),
@@ -228,7 +231,7 @@ pub async fn a_page_that_is_just_full_is_the_last(subject: &Subject) {
     assert_eq!((page.instances.len(), page.next), (3, None));
 }
 
-pub async fn listed_rows_are_whole(subject: &Subject) {
+pub async fn a_listed_row_equals_the_stored_row(subject: &Subject) {
     let (_, id) = subject.parked(&["a", "b"]).await;
     let request = ListRequest {
         filter: Filter::default(),
@@ -298,7 +301,7 @@ pub async fn every_filter_filters(subject: &Subject) {
     assert_eq!(list(subject, both).await, [], "filters narrow each other");
 }
 
-pub async fn statuses_and_parents_filter(subject: &Subject) {
+pub async fn lists_filter_by_status_and_parent(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(3))).await;
     let claims = subject.claim(worker, 2).await;
@@ -322,7 +325,7 @@ pub async fn statuses_and_parents_filter(subject: &Subject) {
     );
 }
 
-pub async fn a_released_key_is_still_to_be_searched_for(subject: &Subject) {
+pub async fn a_list_finds_an_instance_by_its_released_key(subject: &Subject) {
     let (_, claim) = subject.running(task().correlation_key("k")).await;
     subject.commit(&claim, done()).await;
     let filter = Filter {
@@ -373,7 +376,7 @@ pub async fn children_are_listed_by_round(subject: &Subject) {
     assert_eq!(children(None, Some(first[0].id)).await, [1, 2]);
 }
 
-pub async fn queues_show_what_waits_and_runs(subject: &Subject) {
+pub async fn queues_show_eligible_delayed_and_executing_instances(subject: &Subject) {
     let worker = subject.worker().await;
     let started = subject.now();
     subject.insert_all(tasks(3)).await;
@@ -419,7 +422,7 @@ pub async fn a_queue_with_nothing_to_do_is_not_shown(subject: &Subject) {
     assert_eq!(subject.store.queues().await.unwrap(), []);
 }
 
-pub async fn the_store_tells_its_own_time(subject: &Subject) {
+pub async fn a_store_returns_the_time_of_its_clock(subject: &Subject) {
     let before = subject.store.now().await.unwrap();
     assert_eq!(before, subject.now());
     subject.pass(seconds(9));

@@ -53,7 +53,7 @@ pub async fn counts_come_back_as_they_were_recorded(subject: &Subject) {
     subject.store.add_run_stats(given.clone()).await.unwrap();
     assert_eq!(since(subject, minute).await, given);
     let none = subject.store.add_run_stats(RunStats::default()).await;
-    assert!(none.is_ok(), "nothing to add is fine");
+    assert!(none.is_ok(), "empty run stats are accepted");
     assert_eq!(since(subject, minute).await, given);
 }
 
@@ -71,7 +71,7 @@ pub async fn counts_of_one_key_are_added_up(subject: &Subject) {
     assert_eq!(since(subject, minute).await, added);
 }
 
-pub async fn every_part_of_a_key_tells_counts_apart(subject: &Subject) {
+pub async fn counts_that_differ_in_any_part_of_their_key_stay_separate(subject: &Subject) {
     let minute = minute_of(subject.now());
     let one = runs(minute, "start", 1);
     let others = vec![
@@ -119,7 +119,7 @@ pub async fn every_part_of_a_key_tells_counts_apart(subject: &Subject) {
     assert!(waited.iter().all(|it| stored.delays.contains(it)));
 }
 
-pub async fn traffic_is_asked_for_from_a_minute_on(subject: &Subject) {
+pub async fn run_stats_are_read_from_a_minute_on(subject: &Subject) {
     let first = minute_of(subject.now());
     let minutes = [first, first + MINUTE, first + 2 * MINUTE];
     for minute in minutes {
@@ -129,13 +129,13 @@ pub async fn traffic_is_asked_for_from_a_minute_on(subject: &Subject) {
     let within = first + MINUTE + seconds(59);
     let found = since(subject, within).await;
     let found: Vec<_> = found.runs.iter().map(|it| it.minute).collect();
-    assert_eq!(found, minutes[1..], "its own minute is whole");
+    assert_eq!(found, minutes[1..], "the whole minute is returned");
     assert_eq!(since(subject, first).await.delays.len(), 3);
     let later = since(subject, first + 3 * MINUTE).await;
     assert_eq!(later, RunStats::default());
 }
 
-pub async fn counts_older_than_a_day_go_with_the_next_record(subject: &Subject) {
+pub async fn counts_older_than_a_day_are_removed_by_the_next_write(subject: &Subject) {
     let first = minute_of(subject.now());
     record(
         subject,
@@ -146,7 +146,7 @@ pub async fn counts_older_than_a_day_go_with_the_next_record(subject: &Subject) 
     subject.pass(limits::RUN_STATS_KEPT);
     subject.clock.advance(MINUTE);
     let stored = since(subject, first).await;
-    assert_eq!(stored.runs.len(), 1, "nobody has recorded since");
+    assert_eq!(stored.runs.len(), 1, "old counts stay until the next write");
     let now = minute_of(subject.now());
     record(subject, vec![runs(now, "start", 1)], Vec::new()).await;
     let left = since(subject, first).await;
@@ -154,7 +154,7 @@ pub async fn counts_older_than_a_day_go_with_the_next_record(subject: &Subject) 
     assert_eq!(left.delays, []);
 }
 
-pub async fn of_too_many_counts_the_newest_are_answered(subject: &Subject) {
+pub async fn a_read_of_too_many_counts_returns_the_newest(subject: &Subject) {
     let first = minute_of(subject.now());
     let second = first + MINUTE;
     let half = limits::RUN_STATS_MAX / 2 + 1;
@@ -164,12 +164,16 @@ pub async fn of_too_many_counts_the_newest_are_answered(subject: &Subject) {
     }
     let found = since(subject, first).await.runs;
     assert_eq!(found.len(), limits::RUN_STATS_MAX);
-    assert_eq!(found[0], runs(first, "step 00002", 1), "two are left out");
+    assert_eq!(
+        found[0],
+        runs(first, "step 00002", 1),
+        "the two oldest are left out"
+    );
     let last = format!("step {:05}", half - 1);
     assert_eq!(found.last(), Some(&runs(second, &last, 1)));
 }
 
-pub async fn engines_that_record_at_once_lose_nothing(subject: &Subject) {
+pub async fn engines_that_record_concurrently_lose_no_counts(subject: &Subject) {
     let minute = minute_of(subject.now());
     let steps = ["a", "b", "c", "d", "e"];
     let rounds = (0..40_u64).map(|n| {
@@ -262,8 +266,8 @@ pub async fn counts_that_cannot_be_stored_are_refused_whole(subject: &Subject) {
     assert_invalid(subject.store.run_stats(never).await);
 }
 
-/// No question returns the rows of a write check, and expired counts do not keep them stored.
-pub async fn a_check_of_writes_leaves_nothing(subject: &Subject) {
+/// No query returns the rows of a write check, and expired counts do not keep them stored.
+pub async fn a_write_check_leaves_no_counts(subject: &Subject) {
     let now = minute_of(subject.store.now().await.unwrap());
     record(subject, Vec::new(), vec![delays(now, 1, 2)]).await;
     for _ in 0..3 {

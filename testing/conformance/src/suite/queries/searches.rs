@@ -5,7 +5,7 @@ use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{Count, Deadline, Filter, InstanceId, ListRequest, Outcome, Status, limits};
 
-pub async fn an_error_is_searched_for_by_any_part_of_it(subject: &Subject) {
+pub async fn a_search_finds_an_error_by_any_part_of_its_text(subject: &Subject) {
     let worker = subject.worker().await;
     let texts = [
         "card 100% declined",
@@ -20,7 +20,7 @@ pub async fn an_error_is_searched_for_by_any_part_of_it(subject: &Subject) {
         let reason = text.to_owned();
         subject.commit(&claim, Outcome::fail(reason)).await;
     }
-    let untroubled = subject.insert(task()).await;
+    let healthy = subject.insert(task()).await;
     let found = async |part: &str| {
         let filter = Filter {
             error: Some(part.into()),
@@ -29,18 +29,22 @@ pub async fn an_error_is_searched_for_by_any_part_of_it(subject: &Subject) {
         let ids = list(subject, filter.clone()).await;
         let count = subject.store.count(filter).await.unwrap();
         assert_eq!(count, Count::Exactly(ids.len() as u64), "{part}");
-        assert!(!ids.contains(&untroubled));
+        assert!(!ids.contains(&healthy));
         ids
     };
     assert_eq!(found("declined").await, [ids[1], ids[0]]);
-    assert_eq!(found("100% d").await, [ids[0]], "no pattern, a text");
+    assert_eq!(
+        found("100% d").await,
+        [ids[0]],
+        "the search is for text, not for a pattern"
+    );
     assert_eq!(found("no_p").await, [ids[2]]);
     assert_eq!(found("%").await, [ids[0]]);
-    assert_eq!(found("D").await, [ids[3]], "in the same letters");
+    assert_eq!(found("D").await, [ids[3]], "the search is case-sensitive");
     assert_eq!(found("out of paper").await, [] as [InstanceId; 0]);
 }
 
-pub async fn attempts_filter_from_a_number_on(subject: &Subject) {
+pub async fn a_search_by_attempts_finds_that_number_and_more(subject: &Subject) {
     let worker = subject.worker().await;
     let calm = subject.insert(later(task(), seconds(1))).await;
     let tried = subject.insert(task()).await;
@@ -63,7 +67,7 @@ pub async fn attempts_filter_from_a_number_on(subject: &Subject) {
     assert_eq!(from(4).await, [] as [InstanceId; 0]);
 }
 
-pub async fn waits_are_searched_for_by_their_deadline(subject: &Subject) {
+pub async fn a_search_finds_waits_by_their_deadline(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(4)).await;
     let claims = subject.claim(worker, 4).await;
@@ -94,7 +98,7 @@ pub async fn waits_are_searched_for_by_their_deadline(subject: &Subject) {
     assert_eq!(
         of(before(5), &[]).await,
         [] as [InstanceId; 0],
-        "before, not at"
+        "before the time, not at it"
     );
     assert_eq!(of(before(6), &[]).await, [short.id]);
     assert_eq!(of(before(60), &[]).await, [long.id, short.id]);
@@ -106,7 +110,7 @@ pub async fn waits_are_searched_for_by_their_deadline(subject: &Subject) {
     assert_eq!(list(subject, executing).await, [busy.id]);
 }
 
-pub async fn the_ended_are_searched_for_by_when_they_ended(subject: &Subject) {
+pub async fn a_search_finds_ended_instances_by_the_time_of_their_end(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(5)).await;
     let claims = subject.claim(worker, 5).await;
@@ -138,13 +142,17 @@ pub async fn the_ended_are_searched_for_by_when_they_ended(subject: &Subject) {
     let (first, second, third) = (first.id, second.id, third.id);
     let all = [third, second, first];
     assert_eq!(ended(at(0), None, &[]).await, all);
-    assert_eq!(ended(None, at(60), &[]).await, all, "only what has ended");
+    assert_eq!(ended(None, at(60), &[]).await, all, "only ended instances");
     assert_eq!(
         ended(at(10), None, &[]).await,
         [third, second],
-        "at or after"
+        "at the time or after it"
     );
-    assert_eq!(ended(None, at(10), &[]).await, [first], "before, not at");
+    assert_eq!(
+        ended(None, at(10), &[]).await,
+        [first],
+        "before the time, not at it"
+    );
     assert_eq!(ended(at(10), at(20), &[]).await, [second]);
     assert_eq!(ended(at(20), at(10), &[]).await, [] as [InstanceId; 0]);
     assert_eq!(ended(at(0), None, &[Status::Failed]).await, [second]);
@@ -152,7 +160,7 @@ pub async fn the_ended_are_searched_for_by_when_they_ended(subject: &Subject) {
     assert_eq!(ended(at(0), None, &alive).await, [] as [InstanceId; 0]);
 }
 
-pub async fn what_is_retried_is_not_among_the_ended_any_more(subject: &Subject) {
+pub async fn a_search_for_ended_instances_does_not_find_a_retried_one(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let reason = "out of paper".to_owned();
     subject.commit(&claim, Outcome::fail(reason)).await;
@@ -166,7 +174,7 @@ pub async fn what_is_retried_is_not_among_the_ended_any_more(subject: &Subject) 
 }
 
 /// More rows than one page may read, of which two match: the newest and the oldest.
-pub async fn a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on(subject: &Subject) {
+pub async fn a_page_with_few_matches_ends_at_its_bound_and_says_where_to_go_on(subject: &Subject) {
     let rare = || task().queue("rare");
     let oldest = subject.insert(rare()).await;
     subject.insert_all(tasks(limits::SCAN_MAX)).await;
@@ -188,10 +196,10 @@ pub async fn a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on(subje
         if page.next.is_none() {
             break;
         }
-        assert!(pages.len() < 10, "it comes to an end");
+        assert!(pages.len() < 10, "the pages come to an end");
     }
     assert_eq!(pages.concat(), [newest, oldest]);
-    assert_eq!(pages[0], [newest], "the bound is before the oldest");
+    assert_eq!(pages[0], [newest], "the page ends before the oldest row");
     let all = ListRequest {
         limit: 10,
         ..ListRequest::default()
@@ -200,14 +208,12 @@ pub async fn a_page_that_few_fit_ends_at_its_bound_and_says_where_to_go_on(subje
     assert_eq!(
         page.next,
         Some(page.instances[9].id),
-        "a full page ends there"
+        "a full page ends at its last row"
     );
 }
 
 /// The index of a filter finds rows that are far behind all others.
-pub async fn children_deadlines_and_ends_far_back_are_found_at_once_or_page_by_page(
-    subject: &Subject,
-) {
+pub async fn searches_find_children_deadlines_and_ends_behind_many_other_rows(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     subject.commit(&parent, fan_out(tasks(3))).await;
     let children = subject.claim(worker, 3).await;
@@ -263,7 +269,7 @@ pub async fn children_deadlines_and_ends_far_back_are_found_at_once_or_page_by_p
                 break;
             }
         }
-        assert_eq!(request.before, None, "it comes to an end");
+        assert_eq!(request.before, None, "the pages come to an end");
         assert_eq!(found, expected, "{:?}", request.filter);
     }
 }

@@ -13,14 +13,14 @@ async fn slice(subject: &Subject, after: Option<InstanceId>, limit: usize) -> St
     subject.store.count_by_step(request).await.unwrap()
 }
 
-async fn everything(subject: &Subject) -> Vec<StepCount> {
-    let survey = slice(subject, None, limits::STEP_COUNT_MAX).await;
-    assert_eq!(survey.next, None);
-    survey.groups
+async fn all_step_counts(subject: &Subject) -> Vec<StepCount> {
+    let counts = slice(subject, None, limits::STEP_COUNT_MAX).await;
+    assert_eq!(counts.next, None);
+    counts.groups
 }
 
 /// Makes a count of instances of the machine that every worker here can run.
-fn standing(step: &str, status: Status, instances: u64, oldest: Timestamp) -> StepCount {
+fn step_count(step: &str, status: Status, instances: u64, oldest: Timestamp) -> StepCount {
     StepCount {
         machine: "task".into(),
         version: 1,
@@ -35,11 +35,11 @@ fn standing(step: &str, status: Status, instances: u64, oldest: Timestamp) -> St
     }
 }
 
-pub async fn an_empty_store_has_nothing_to_survey(subject: &Subject) {
-    assert_eq!(everything(subject).await, []);
+pub async fn an_empty_store_has_no_step_counts(subject: &Subject) {
+    assert_eq!(all_step_counts(subject).await, []);
 }
 
-pub async fn a_survey_counts_by_machine_version_step_and_status(subject: &Subject) {
+pub async fn instances_are_counted_by_machine_version_step_and_status(subject: &Subject) {
     let worker = subject.worker().await;
     let start = subject.now();
     subject.insert_all(tasks(4)).await;
@@ -50,28 +50,28 @@ pub async fn a_survey_counts_by_machine_version_step_and_status(subject: &Subjec
     subject.insert(task().version(2)).await;
     let now = subject.now();
     let expected = [
-        standing("next", Status::Runnable, 1, now),
-        standing("start", Status::Runnable, 1, start),
-        standing("start", Status::Executing, 1, start),
-        standing("start", Status::Done, 1, now),
+        step_count("next", Status::Runnable, 1, now),
+        step_count("start", Status::Runnable, 1, start),
+        step_count("start", Status::Executing, 1, start),
+        step_count("start", Status::Done, 1, now),
         StepCount {
             version: 2,
-            ..standing("start", Status::Runnable, 1, now)
+            ..step_count("start", Status::Runnable, 1, now)
         },
     ];
-    assert_eq!(everything(subject).await, expected);
+    assert_eq!(all_step_counts(subject).await, expected);
 }
 
-pub async fn a_survey_knows_since_when_the_longest_standing_has_not_moved(subject: &Subject) {
+pub async fn a_step_count_has_the_time_of_its_oldest_update(subject: &Subject) {
     let start = subject.now();
     subject.insert(task()).await;
     subject.pass(seconds(60));
     subject.insert(task()).await;
-    let expected = standing("start", Status::Runnable, 2, start);
-    assert_eq!(everything(subject).await, [expected]);
+    let expected = step_count("start", Status::Runnable, 2, start);
+    assert_eq!(all_step_counts(subject).await, [expected]);
 }
 
-pub async fn waits_without_a_deadline_and_overdue_ones_are_counted(subject: &Subject) {
+pub async fn waits_without_a_deadline_and_overdue_waits_are_counted(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(3)).await;
     let claims = subject.claim(worker, 3).await;
@@ -86,12 +86,16 @@ pub async fn waits_without_a_deadline_and_overdue_ones_are_counted(subject: &Sub
     let expected = |overdue| StepCount {
         without_deadline: 1,
         overdue,
-        ..standing("waited", Status::AwaitingSignal, 3, start)
+        ..step_count("waited", Status::AwaitingSignal, 3, start)
     };
     subject.pass(seconds(5) + OVERDUE_AFTER);
-    assert_eq!(everything(subject).await, [expected(0)], "just in time");
+    assert_eq!(
+        all_step_counts(subject).await,
+        [expected(0)],
+        "not overdue yet"
+    );
     subject.pass(Duration::from_micros(1));
-    assert_eq!(everything(subject).await, [expected(1)]);
+    assert_eq!(all_step_counts(subject).await, [expected(1)]);
 }
 
 pub async fn steps_that_are_retried_again_and_again_are_counted(subject: &Subject) {
@@ -101,66 +105,70 @@ pub async fn steps_that_are_retried_again_and_again_are_counted(subject: &Subjec
     for attempt in 1..=RETRIES_ALARMING {
         let claim = subject.claim_the(worker, id).await;
         subject.commit(&claim, again(seconds(0))).await;
-        let groups = everything(subject).await;
+        let groups = all_step_counts(subject).await;
         let retrying = u64::from(attempt == RETRIES_ALARMING);
         let expected = StepCount {
             retrying,
-            ..standing("start", Status::Runnable, 1, start)
+            ..step_count("start", Status::Runnable, 1, start)
         };
         assert_eq!(groups, [expected]);
     }
     let claim = subject.claim_the(worker, id).await;
-    assert_eq!(everything(subject).await[0].retrying, 1, "while it runs");
+    assert_eq!(
+        all_step_counts(subject).await[0].retrying,
+        1,
+        "while it runs"
+    );
     subject.commit(&claim, stop()).await;
     assert_eq!(
-        everything(subject).await[0].retrying,
+        all_step_counts(subject).await[0].retrying,
         0,
         "not when it has ended"
     );
 }
 
-pub async fn workflows_whose_code_does_not_fit_their_history_are_counted(subject: &Subject) {
+pub async fn blocked_workflows_and_machines_without_progress_are_counted(subject: &Subject) {
     let worker = subject.worker().await;
-    let begins = |error: &str| Outcome::Retry {
+    let retry_with = |error: &str| Outcome::Retry {
         state: json("null"),
         delay: seconds(0),
         error: Some(format!("{error}the history has another call")),
     };
-    // Two are blocked: a workflow with the prefix, and a machine without progress. Two are not:
-    // the word elsewhere in the error, and a machine with the prefix.
-    let said = [
+    // Two instances are blocked: a workflow whose error has the prefix, and a machine without
+    // progress. Two are not: a workflow with the word elsewhere, and a machine with the prefix.
+    let errors = [
         (BLOCKED, 1),
         ("was blocked: ", 1),
         (BLOCKED, 0),
         (NO_PROGRESS, 0),
     ];
-    subject.insert_all(tasks(said.len())).await;
-    for (claim, (error, written)) in subject.claim(worker, said.len()).await.iter().zip(said) {
+    subject.insert_all(tasks(errors.len())).await;
+    for (claim, (error, written)) in subject.claim(worker, errors.len()).await.iter().zip(errors) {
         let added = events(written);
-        subject.commit_events(claim, begins(error), added).await;
+        subject.commit_events(claim, retry_with(error), added).await;
     }
-    let groups = everything(subject).await;
+    let groups = all_step_counts(subject).await;
     assert_eq!((groups[0].instances, groups[0].blocked), (4, 2));
-    let claims = subject.claim(worker, said.len()).await;
-    let groups = everything(subject).await;
+    let claims = subject.claim(worker, errors.len()).await;
+    let groups = all_step_counts(subject).await;
     assert_eq!(groups[0].status, Status::Executing);
-    assert_eq!(groups[0].blocked, 2, "while they are tried");
+    assert_eq!(groups[0].blocked, 2, "while they run");
     for claim in &claims {
         subject.commit(claim, stop()).await;
     }
-    for group in everything(subject).await {
+    for group in all_step_counts(subject).await {
         assert_eq!(group.blocked, 0, "not when they have ended");
     }
 }
 
-pub async fn a_survey_goes_slice_by_slice_and_counts_everything_once(subject: &Subject) {
+pub async fn step_counts_in_slices_count_every_instance_once(subject: &Subject) {
     let ids = subject.insert_all(tasks(7)).await;
     let mut after = None;
     let mut seen = Vec::new();
     for _ in 0..3 {
-        let survey = slice(subject, after, 3).await;
-        seen.push(survey.groups.iter().map(|group| group.instances).sum());
-        after = survey.next;
+        let counts = slice(subject, after, 3).await;
+        seen.push(counts.groups.iter().map(|group| group.instances).sum());
+        after = counts.next;
     }
     assert_eq!((seen, after), (vec![3_u64, 3, 1], None));
     let first = slice(subject, None, 3).await;
@@ -199,7 +207,7 @@ pub async fn children_are_counted_by_round_and_status(subject: &Subject) {
     ];
     assert_eq!(rounds().await, expected);
     let child = subject.store.rounds(claims[0].id).await.unwrap();
-    assert_eq!(child, [], "a child has none of its own");
-    let nobody = subject.store.rounds(InstanceId(987_654_321)).await;
-    assert_eq!(nobody.unwrap(), []);
+    assert_eq!(child, [], "a child has no rounds of its own");
+    let unknown = subject.store.rounds(InstanceId(987_654_321)).await;
+    assert_eq!(unknown.unwrap(), []);
 }

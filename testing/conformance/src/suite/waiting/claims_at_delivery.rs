@@ -19,13 +19,13 @@ fn woke(delivery: Delivery) -> bool {
     matches!(delivery, Delivery::Delivered { woke: true, .. })
 }
 
-pub async fn what_a_signal_wakes_comes_back_claimed(subject: &Subject) {
+pub async fn a_delivery_for_a_worker_claims_the_woken_instance(subject: &Subject) {
     let (worker, id) = subject.parked(&["paid"]).await;
     let parked = subject.get(id).await;
     subject.pass(seconds(3));
     let delivered = subject.deliver_for(worker, vec![signal(id, "paid")]).await;
     assert!(woke(delivered.answers[0]));
-    assert!(delivered.woken.is_empty(), "there is nothing to look for");
+    assert!(delivered.woken.is_empty(), "no row is left to claim");
     let [claim] = delivered.claims.as_slice() else {
         panic!("{:?}", delivered.claims);
     };
@@ -48,7 +48,7 @@ pub async fn what_a_signal_wakes_comes_back_claimed(subject: &Subject) {
     assert_eq!(subject.commit(claim, done()).await, Status::Done);
 }
 
-pub async fn a_claim_at_delivery_is_what_a_later_claim_would_be(subject: &Subject) {
+pub async fn a_claim_at_delivery_equals_a_later_claim(subject: &Subject) {
     let (worker, parent) = subject.running(task()).await;
     let child = task().priority(7).correlation_key("k").trace("a trace");
     subject.commit(&parent, fan_out(vec![child])).await;
@@ -81,7 +81,7 @@ pub async fn a_claim_at_delivery_is_what_a_later_claim_would_be(subject: &Subjec
     assert_eq!(&later, at_delivery);
 }
 
-pub async fn only_what_the_worker_could_claim_at_once_is_handed_over(subject: &Subject) {
+pub async fn a_delivery_claims_only_instances_the_worker_could_claim_at_once(subject: &Subject) {
     let worker = subject.worker().await;
     let machines = [
         MachineVersion::new("task", 1),
@@ -126,8 +126,8 @@ pub async fn only_what_the_worker_could_claim_at_once_is_handed_over(subject: &S
     }
 }
 
-/// A claim would have to load its children.
-pub async fn what_has_fanned_out_is_only_woken(subject: &Subject) {
+/// Its claim would have to load its children.
+pub async fn an_instance_that_has_fanned_out_is_woken_but_not_claimed(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.commit(&claim, fan_out(vec![])).await;
     let joined = subject.claim_the(worker, claim.id).await;
@@ -141,7 +141,7 @@ pub async fn what_has_fanned_out_is_only_woken(subject: &Subject) {
     assert!(delivered.woken.contains(QUEUE));
 }
 
-pub async fn what_was_runnable_or_running_before_is_not_handed_over(subject: &Subject) {
+pub async fn a_delivery_does_not_claim_runnable_or_executing_instances(subject: &Subject) {
     let (worker, running) = subject.running(task()).await;
     let runnable = subject.insert(task()).await;
     for id in [running.id, runnable] {
@@ -153,7 +153,7 @@ pub async fn what_was_runnable_or_running_before_is_not_handed_over(subject: &Su
     }
 }
 
-pub async fn a_delivery_for_a_worker_whose_lease_has_run_out_delivers_nothing(subject: &Subject) {
+pub async fn a_delivery_for_an_expired_worker_delivers_nothing(subject: &Subject) {
     let (worker, id) = subject.parked(&["go"]).await;
     let before = subject.get(id).await;
     subject.pass(LEASE);
@@ -167,7 +167,7 @@ pub async fn a_delivery_for_a_worker_whose_lease_has_run_out_delivers_nothing(su
     assert_eq!(subject.signals(id).await, []);
 }
 
-pub async fn what_a_batch_wakes_is_taken_once_all_of_it_has_arrived(subject: &Subject) {
+pub async fn a_delivery_claims_after_all_signals_of_its_batch_have_arrived(subject: &Subject) {
     let worker = subject.worker().await;
     let first = park(subject, worker, task()).await;
     let second = park(subject, worker, task()).await;
@@ -196,7 +196,7 @@ pub async fn what_a_batch_wakes_is_taken_once_all_of_it_has_arrived(subject: &Su
     subject.finish_all(&claims).await;
 }
 
-pub async fn what_was_claimed_at_delivery_is_reaped_like_any_claim(subject: &Subject) {
+pub async fn a_claim_at_delivery_is_reaped_like_any_other(subject: &Subject) {
     let (worker, id) = subject.parked(&["go"]).await;
     let delivered = subject.deliver_for(worker, vec![signal(id, "go")]).await;
     assert_eq!(ids_of(&delivered.claims), [id]);
@@ -208,10 +208,10 @@ pub async fn what_was_claimed_at_delivery_is_reaped_like_any_claim(subject: &Sub
     assert_eq!((claim.attempt, claim.crashes), (1, 1));
 }
 
-pub async fn deliveries_for_a_worker_have_their_bounds(subject: &Subject) {
+pub async fn deliveries_for_a_worker_are_bounded(subject: &Subject) {
     let (worker, id) = subject.parked(&["go"]).await;
     let before = subject.get(id).await;
-    let too_many = ClaimOffer {
+    let too_many_queues = ClaimOffer {
         queues: vec![QUEUE.into(); limits::QUEUES_MAX + 1],
         ..offer(worker)
     };
@@ -219,11 +219,11 @@ pub async fn deliveries_for_a_worker_have_their_bounds(subject: &Subject) {
         queues: vec!["a\u{0}".into()],
         ..offer(worker)
     };
-    let too_able = ClaimOffer {
+    let too_many_machines = ClaimOffer {
         machines: vec![MachineVersion::new("task", 1); limits::MACHINES_MAX + 1].into(),
         ..offer(worker)
     };
-    for offer in [too_many, nameless, too_able] {
+    for offer in [too_many_queues, nameless, too_many_machines] {
         let refused = subject.store.deliver(vec![signal(id, "go")], Some(offer));
         assert_eq!(refused.await.unwrap_err().kind(), ErrorKind::Invalid);
     }

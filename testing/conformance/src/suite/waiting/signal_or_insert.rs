@@ -14,7 +14,7 @@ fn order() -> NewInstance {
 }
 
 /// Makes the request: a signal `name` for the holder of the key, or for `row`.
-fn either(row: NewInstance, name: &str) -> SignalOrInsert {
+fn new_request(row: NewInstance, name: &str) -> SignalOrInsert {
     SignalOrInsert {
         row,
         name: name.into(),
@@ -36,10 +36,10 @@ fn arrived(answer: &SignalledOrInserted) -> outlast_core::InstanceId {
     }
 }
 
-pub async fn when_nobody_holds_the_key_it_starts_with_the_signal_in_its_inbox(subject: &Subject) {
+pub async fn a_free_key_starts_an_instance_with_the_signal_in_its_inbox(subject: &Subject) {
     let row = order().priority(3).partition_key("p").trace("t");
-    let answer = send(subject, either(row.clone(), "paid")).await;
-    let id = answer.inserted.expect("it was started");
+    let answer = send(subject, new_request(row.clone(), "paid")).await;
+    let id = answer.inserted.expect("an instance was started");
     let signals = subject.signals(id).await;
     let expected = Delivery::Delivered {
         id: signals[0].id,
@@ -50,7 +50,7 @@ pub async fn when_nobody_holds_the_key_it_starts_with_the_signal_in_its_inbox(su
     assert_eq!(signals[0].payload, Some(json(r#"{"v":1}"#)));
     assert!(answer.woken.contains(QUEUE));
 
-    // The row equals one that an insert would have made.
+    // A plain insert makes the same row.
     let started = subject.get(id).await;
     subject
         .store
@@ -63,22 +63,22 @@ pub async fn when_nobody_holds_the_key_it_starts_with_the_signal_in_its_inbox(su
     assert_eq!(started, inserted);
 }
 
-pub async fn the_first_step_finds_the_signal_it_was_started_by(subject: &Subject) {
+pub async fn the_first_step_receives_the_signal_that_started_its_instance(subject: &Subject) {
     let worker = subject.worker().await;
-    let answer = send(subject, either(order(), "paid")).await;
+    let answer = send(subject, new_request(order(), "paid")).await;
     let claim = subject.claim_the(worker, answer.inserted.unwrap()).await;
     assert_eq!(names_of(&claim.inbox), ["paid"]);
     let status = subject.commit(&claim, wait_for(&["paid"])).await;
-    assert_eq!(status, Status::Runnable, "it need not wait");
+    assert_eq!(status, Status::Runnable, "the signal is already there");
     let claim = subject.claim_the(worker, claim.id).await;
     assert_eq!(names_of(claim.awaited()), ["paid"]);
 }
 
-pub async fn a_living_holder_is_signalled_and_nothing_is_started(subject: &Subject) {
+pub async fn a_live_holder_receives_the_signal_and_no_instance_is_started(subject: &Subject) {
     let holder = subject.insert(order()).await;
     let before = subject.get(holder).await;
     let other = order().queue("elsewhere").version(2).priority(7);
-    let answer = send(subject, either(other, "paid")).await;
+    let answer = send(subject, new_request(other, "paid")).await;
     assert_eq!((answer.inserted, arrived(&answer)), (None, holder));
     assert_eq!(answer.woken, QueueNames::new());
     assert_eq!(subject.inbox(holder).await, ["paid"]);
@@ -91,10 +91,13 @@ pub async fn a_parked_holder_is_woken(subject: &Subject) {
     let (worker, claim) = subject.running(order()).await;
     let outcome = wait_at_most(&["paid"], seconds(9));
     subject.commit(&claim, outcome).await;
-    let answer = send(subject, either(order(), "noise")).await;
+    let answer = send(subject, new_request(order(), "noise")).await;
     let woke = matches!(answer.delivery, Delivery::Delivered { woke: true, .. });
-    assert!(!woke && answer.woken.is_empty(), "another name");
-    let answer = send(subject, either(order().queue("elsewhere"), "paid")).await;
+    assert!(
+        !woke && answer.woken.is_empty(),
+        "the signal has another name"
+    );
+    let answer = send(subject, new_request(order().queue("elsewhere"), "paid")).await;
     let woke = matches!(answer.delivery, Delivery::Delivered { woke: true, .. });
     assert!(woke && answer.inserted.is_none());
     assert!(answer.woken.contains(QUEUE));
@@ -103,9 +106,9 @@ pub async fn a_parked_holder_is_woken(subject: &Subject) {
     assert_eq!(names_of(claim.awaited()), ["paid"]);
 }
 
-pub async fn one_sent_again_under_its_dedup_key_is_a_duplicate(subject: &Subject) {
+pub async fn a_signal_or_insert_sent_again_under_its_dedup_key_is_a_duplicate(subject: &Subject) {
     let worker = subject.worker().await;
-    let mut request = either(order(), "paid");
+    let mut request = new_request(order(), "paid");
     request.dedup_key = Some("evt-7".into());
     let id = send(subject, request.clone()).await.inserted.unwrap();
     let duplicate = SignalledOrInserted {
@@ -119,15 +122,19 @@ pub async fn one_sent_again_under_its_dedup_key_is_a_duplicate(subject: &Subject
     let claim = subject.claim_the(worker, id).await;
     subject.commit(&claim, requeue("paid")).await;
     assert_eq!(subject.inbox(id).await, [""; 0]);
-    assert_eq!(send(subject, request).await, duplicate, "consumed");
+    assert_eq!(
+        send(subject, request).await,
+        duplicate,
+        "the signal was consumed"
+    );
     assert_eq!(subject.signals(id).await.len(), 1);
 }
 
 /// A signal that is sent again after its target finished must not start another instance.
-pub async fn one_sent_again_after_the_end_starts_nothing(subject: &Subject) {
+pub async fn a_signal_or_insert_sent_again_after_the_end_starts_nothing(subject: &Subject) {
     for scope in [Scope::LIVE, Scope::FOREVER] {
         let worker = subject.worker().await;
-        let mut request = either(task().correlation(KEY, scope), "paid");
+        let mut request = new_request(task().correlation(KEY, scope), "paid");
         request.dedup_key = Some("evt-7".into());
         let id = send(subject, request.clone()).await.inserted.unwrap();
         let claim = subject.claim_the(worker, id).await;
@@ -139,11 +146,13 @@ pub async fn one_sent_again_after_the_end_starts_nothing(subject: &Subject) {
         };
         assert_eq!(send(subject, request.clone()).await, duplicate);
         let count = subject.store.count(Default::default()).await.unwrap();
-        assert_eq!(count, Count::Exactly(1), "nothing was started");
+        assert_eq!(count, Count::Exactly(1), "no instance was started");
 
         subject.store.delete(vec![id], note()).await.unwrap();
         let answer = send(subject, request).await;
-        let id = answer.inserted.expect("nothing remembers it any more");
+        let id = answer
+            .inserted
+            .expect("the dedup key was deleted with its instance");
         subject
             .store
             .terminate(vec![id], Extent::One, note())
@@ -154,32 +163,32 @@ pub async fn one_sent_again_after_the_end_starts_nothing(subject: &Subject) {
 }
 
 /// A full inbox of the holder starts no other instance.
-pub async fn a_holder_whose_inbox_is_full_takes_no_more(subject: &Subject) {
+pub async fn a_holder_with_a_full_inbox_takes_no_more_signals(subject: &Subject) {
     let id = subject.insert(order()).await;
     let full = vec![signal(id, "a"); outlast_core::limits::INBOX_MAX];
     subject.store.deliver(full, None).await.unwrap();
-    let answer = send(subject, either(order(), "a")).await;
+    let answer = send(subject, new_request(order(), "a")).await;
     assert_eq!(answer.inserted, None);
     assert_eq!(answer.delivery, Delivery::InboxFull { instance: id });
 }
 
-pub async fn when_the_holder_has_ended_and_let_go_another_is_started(subject: &Subject) {
+pub async fn a_key_released_by_an_ended_holder_starts_another_instance(subject: &Subject) {
     let (_, claim) = subject.running(order()).await;
     subject.commit(&claim, done()).await;
-    let answer = send(subject, either(order(), "paid")).await;
-    let id = answer.inserted.expect("it was started");
+    let answer = send(subject, new_request(order(), "paid")).await;
+    let id = answer.inserted.expect("an instance was started");
     assert!(id > claim.id);
     assert_eq!(arrived(&answer), id);
     assert_eq!(subject.signals(claim.id).await, []);
 }
 
 /// A key that its live holder has released has no holder.
-pub async fn when_the_holder_has_let_go_alive_another_is_started(subject: &Subject) {
+pub async fn a_key_released_by_a_live_holder_starts_another_instance(subject: &Subject) {
     let until_claimed = Scope::of([Status::Runnable]).unwrap();
     let (_, claim) = subject
         .running(task().correlation(KEY, until_claimed))
         .await;
-    let answer = send(subject, either(order(), "paid")).await;
+    let answer = send(subject, new_request(order(), "paid")).await;
     assert_ne!(answer.inserted, None);
     assert_ne!(arrived(&answer), claim.id);
     assert_eq!(subject.inbox(claim.id).await, [""; 0]);
@@ -192,12 +201,12 @@ pub async fn an_ended_holder_that_keeps_its_key_is_no_target_and_not_replaced(su
         .await;
     subject.commit(&claim, done()).await;
     let before = subject.get(claim.id).await;
-    let nobody = SignalledOrInserted {
+    let no_target = SignalledOrInserted {
         inserted: None,
         delivery: Delivery::NoTarget,
         woken: QueueNames::new(),
     };
-    assert_eq!(send(subject, either(order(), "paid")).await, nobody);
+    assert_eq!(send(subject, new_request(order(), "paid")).await, no_target);
     subject.assert_unchanged(&before).await;
     assert_eq!(subject.signals(claim.id).await, []);
     let count = subject.store.count(Default::default()).await.unwrap();
@@ -209,23 +218,23 @@ pub async fn an_ended_holder_that_keeps_its_key_is_no_target_and_not_replaced(su
     };
     subject.pass(seconds(1));
     subject.store.collect(everything).await.unwrap();
-    let answer = send(subject, either(order(), "paid")).await;
-    assert_ne!(answer.inserted, None, "once it is collected");
+    let answer = send(subject, new_request(order(), "paid")).await;
+    assert_ne!(answer.inserted, None, "after the holder was collected");
 }
 
-pub async fn the_key_of_another_machine_is_somebody_elses(subject: &Subject) {
+pub async fn a_holder_of_the_same_key_on_another_machine_gets_no_signal(subject: &Subject) {
     let other = NewInstance::new("other", "start", json("{}")).correlation_key(KEY);
     let other = subject.insert(other).await;
-    let answer = send(subject, either(order(), "paid")).await;
+    let answer = send(subject, new_request(order(), "paid")).await;
     assert_ne!(answer.inserted, None);
     assert_eq!(subject.inbox(other).await, [""; 0]);
 }
 
-pub async fn what_starts_later_is_started_and_not_hinted_at(subject: &Subject) {
+pub async fn a_delayed_instance_is_started_without_a_hint(subject: &Subject) {
     let worker = subject.worker().await;
     let row = later(order(), seconds(5));
-    let answer = send(subject, either(row, "paid")).await;
-    let id = answer.inserted.expect("it was started");
+    let answer = send(subject, new_request(row, "paid")).await;
+    let id = answer.inserted.expect("an instance was started");
     assert_eq!(answer.woken, QueueNames::new());
     assert_eq!(subject.claim_ids(worker, 1).await, []);
     let again = subject.try_insert(order()).await;
@@ -235,21 +244,24 @@ pub async fn what_starts_later_is_started_and_not_hinted_at(subject: &Subject) {
     assert_eq!(names_of(&claim.inbox), ["paid"]);
 }
 
-pub async fn without_a_key_there_is_nobody_to_look_for(subject: &Subject) {
-    let error = subject.store.signal_or_insert(either(task(), "paid")).await;
+pub async fn a_signal_or_insert_without_a_key_is_refused(subject: &Subject) {
+    let error = subject
+        .store
+        .signal_or_insert(new_request(task(), "paid"))
+        .await;
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(error.to_string().contains("no correlation key"), "{error}");
 }
 
-pub async fn what_cannot_be_stored_is_refused_whole(subject: &Subject) {
+pub async fn a_signal_or_insert_that_cannot_be_stored_is_refused_whole(subject: &Subject) {
     let mut bad = vec![
-        either(order(), ""),
-        either(order(), "a\u{0}"),
-        either(order().queue(""), "paid"),
-        either(order().trace("\u{0}"), "paid"),
-        either(task().correlation_key(""), "paid"),
-        either(order(), "paid"),
+        new_request(order(), ""),
+        new_request(order(), "a\u{0}"),
+        new_request(order().queue(""), "paid"),
+        new_request(order().trace("\u{0}"), "paid"),
+        new_request(task().correlation_key(""), "paid"),
+        new_request(order(), "paid"),
     ];
     bad[5].dedup_key = Some(String::new());
     for request in bad {

@@ -1,4 +1,4 @@
-//! Signals: the rules of `003`, and the remedies for its defects (I7).
+//! Signals: the rules of the specification, and the remedies for its defects (I7).
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -7,7 +7,7 @@ use outlast_core::{
     limits,
 };
 
-pub async fn a_signal_of_the_awaited_name_wakes(subject: &Subject) {
+pub async fn a_signal_of_the_awaited_name_wakes_the_instance(subject: &Subject) {
     let (worker, id) = subject.parked(&["paid"]).await;
     subject.pass(seconds(3));
     let answer = subject.store.deliver(vec![signal(id, "paid")], None).await;
@@ -24,7 +24,7 @@ pub async fn a_signal_of_the_awaited_name_wakes(subject: &Subject) {
     assert_eq!(names_of(claim.awaited()), ["paid"]);
 }
 
-pub async fn any_name_of_the_set_wakes(subject: &Subject) {
+pub async fn a_signal_of_any_awaited_name_wakes_the_instance(subject: &Subject) {
     for name in ["a", "b", "c"] {
         let (worker, id) = subject.parked(&["a", "b", "c"]).await;
         let (_, woke) = subject.arrives(signal(id, name)).await;
@@ -47,7 +47,7 @@ pub async fn a_signal_of_another_name_waits_in_the_inbox(subject: &Subject) {
     assert_eq!(names_of(&claim.inbox), ["PAID", "paid"]);
 }
 
-pub async fn a_delivery_that_does_not_wake_changes_no_row(subject: &Subject) {
+pub async fn a_delivery_without_a_wake_does_not_change_the_instance(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let before = subject.get(claim.id).await;
     subject.pass(seconds(1));
@@ -61,7 +61,11 @@ pub async fn a_signal_that_came_early_is_found_by_the_wait(subject: &Subject) {
     let id = subject.insert(task()).await;
     subject.arrives(signal(id, "paid")).await;
     let claim = subject.claim_the(worker, id).await;
-    assert_eq!(names_of(claim.awaited()), [""; 0], "nothing awaited yet");
+    assert_eq!(
+        names_of(claim.awaited()),
+        [""; 0],
+        "no signal is awaited yet"
+    );
     assert_eq!(names_of(&claim.inbox), ["paid"]);
     let status = subject.commit(&claim, wait_for(&["paid"])).await;
     assert_eq!(status, Status::Runnable);
@@ -69,7 +73,7 @@ pub async fn a_signal_that_came_early_is_found_by_the_wait(subject: &Subject) {
     assert_eq!(names_of(claim.awaited()), ["paid"]);
 }
 
-/// No lost wake-up: the signal arrives while the step runs that will wait for it.
+/// No lost wake-up: the signal arrives while the step still runs.
 pub async fn a_signal_that_comes_while_the_step_runs_is_found_by_the_wait(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let (_, woke) = subject.arrives(signal(claim.id, "paid")).await;
@@ -77,7 +81,7 @@ pub async fn a_signal_that_comes_while_the_step_runs_is_found_by_the_wait(subjec
     let outcome = wait_at_most(&["paid"], seconds(10));
     assert_eq!(subject.commit(&claim, outcome).await, Status::Runnable);
     let row = subject.get(claim.id).await;
-    assert_eq!(row.await_deadline, None, "it does not wait");
+    assert_eq!(row.await_deadline, None, "the instance does not wait");
     subject.claim_the(worker, claim.id).await;
 }
 
@@ -103,7 +107,7 @@ async fn wait_again(
 }
 
 /// Signals accumulate until all are consumed.
-pub async fn a_pack_gathers_over_several_waits_and_is_consumed_at_once(subject: &Subject) {
+pub async fn signals_gather_over_several_waits_and_are_consumed_together(subject: &Subject) {
     let names = ["a", "b", "c"];
     let (worker, id) = subject.parked(&names).await;
     for have in 1..=3 {
@@ -121,7 +125,7 @@ pub async fn a_pack_gathers_over_several_waits_and_is_consumed_at_once(subject: 
 }
 
 /// Defect 11 (docs/protocol.md).
-pub async fn waiting_again_does_not_spin_on_what_was_already_handed_over(subject: &Subject) {
+pub async fn a_received_signal_does_not_wake_the_next_wait_for_its_name(subject: &Subject) {
     let (worker, id) = subject.parked(&["a", "b"]).await;
     subject.arrives(signal(id, "a")).await;
     let claim = subject.claim_the(worker, id).await;
@@ -129,14 +133,14 @@ pub async fn waiting_again_does_not_spin_on_what_was_already_handed_over(subject
     assert_eq!(status, Status::AwaitingSignal);
     assert_eq!(subject.claim_ids(worker, 1).await, []);
     let (_, woke) = subject.arrives(signal(id, "a")).await;
-    assert!(woke, "a new one of the same name does wake it");
+    assert!(woke, "a new signal of the same name wakes the instance");
     let claim = subject.claim_the(worker, id).await;
     assert_eq!(names_of(claim.awaited()), ["a", "a"]);
 }
 
 /// Defect 11 (docs/protocol.md): ids commit out of order, so a mark of the highest id would miss
 /// the others.
-pub async fn an_older_signal_the_step_was_not_handed_wakes_it_too(subject: &Subject) {
+pub async fn an_older_signal_that_the_step_did_not_receive_wakes_the_instance(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let (older, _) = subject.arrives(signal(claim.id, "a")).await;
     let (newer, _) = subject.arrives(signal(claim.id, "b")).await;
@@ -149,7 +153,7 @@ pub async fn an_older_signal_the_step_was_not_handed_wakes_it_too(subject: &Subj
 }
 
 /// The step did not receive a signal that arrived after the claim.
-pub async fn progress_spares_latecomers_and_what_was_never_awaited(subject: &Subject) {
+pub async fn progress_consumes_only_the_signals_that_the_step_received(subject: &Subject) {
     for outcome in [requeue("b"), keep("b"), fan_out(vec![])] {
         let (worker, id) = subject.parked(&["a"]).await;
         subject.arrives(signal(id, "other")).await;
@@ -167,7 +171,7 @@ pub async fn progress_spares_latecomers_and_what_was_never_awaited(subject: &Sub
     }
 }
 
-pub async fn a_wait_consumes_nothing(subject: &Subject) {
+pub async fn a_wait_consumes_no_signals(subject: &Subject) {
     let (worker, id) = subject.parked(&["a"]).await;
     subject.arrives(signal(id, "a")).await;
     let claim = subject.claim_the(worker, id).await;
@@ -194,13 +198,13 @@ pub async fn an_end_empties_the_inbox(subject: &Subject) {
         subject.arrives(signal(claim.id, "b").dedup_key("b1")).await;
         subject.commit(&claim, outcome).await;
         let left = subject.signals(claim.id).await;
-        assert_eq!(left.len(), 1, "only the tombstone");
+        assert_eq!(left.len(), 1, "only the tombstone is left");
         assert_eq!(left[0].consumed_at, Some(subject.now()));
         assert_eq!(left[0].payload, None);
     }
 }
 
-pub async fn a_signal_sent_again_under_its_key_is_a_duplicate(subject: &Subject) {
+pub async fn a_signal_sent_again_under_its_dedup_key_is_a_duplicate(subject: &Subject) {
     let (_, id) = subject.parked(&["paid"]).await;
     let paid = signal(id, "other").dedup_key("evt-7");
     subject.arrives(paid.clone()).await;
@@ -228,11 +232,11 @@ pub async fn a_consumed_signal_is_still_a_duplicate_when_sent_again(subject: &Su
         Delivery::Duplicate { instance: id }
     );
     let rows = subject.signals(id).await;
-    assert_eq!(rows.len(), 1, "the one without a key is gone");
+    assert_eq!(rows.len(), 1, "the signal without a dedup key is gone");
     assert_eq!((rows[0].id, &rows[0].payload), (signal_id, &None));
     assert_eq!(rows[0].consumed_at, Some(subject.now()));
     let claim = subject.claim_the(worker, id).await;
-    assert_eq!(claim.inbox, [], "a tombstone is nothing to read");
+    assert_eq!(claim.inbox, [], "a tombstone is not in the inbox");
 }
 
 pub async fn a_tombstone_outlasts_an_operators_retry(subject: &Subject) {
@@ -250,7 +254,7 @@ pub async fn a_tombstone_outlasts_an_operators_retry(subject: &Subject) {
 
 /// I7: an answer must not change because the instance has finished meanwhile.
 ///
-/// Covers a consumed signal, and a signal that the end dropped.
+/// The rule covers a consumed signal, and a signal that the end dropped.
 pub async fn a_signal_sent_again_after_the_end_is_a_duplicate(subject: &Subject) {
     for outcome in [done(), stop(), cancel()] {
         let (worker, claim) = subject.running(task().correlation_key("order:1")).await;
@@ -279,12 +283,16 @@ pub async fn a_signal_sent_again_after_the_end_is_a_duplicate(subject: &Subject)
 
         subject.store.delete(vec![instance], note()).await.unwrap();
         let all = subject.store.deliver(known, None).await.unwrap();
-        assert_eq!(all.answers, [Delivery::NoTarget; 4], "no longer stored");
+        assert_eq!(
+            all.answers,
+            [Delivery::NoTarget; 4],
+            "the instance is no longer stored"
+        );
     }
 }
 
 /// A signal that is sent again must not reach the next holder of the key.
-pub async fn a_dedup_key_counts_for_all_that_held_the_key(subject: &Subject) {
+pub async fn a_dedup_key_counts_for_all_holders_of_the_correlation_key(subject: &Subject) {
     let (_, claim) = subject.running(task().correlation_key("order:1")).await;
     let first = claim.id;
     let paid = signal_to_key("order:1", "paid").dedup_key("evt-7");
@@ -313,8 +321,8 @@ pub async fn a_dedup_key_counts_for_all_that_held_the_key(subject: &Subject) {
     subject.arrives(other).await;
 }
 
-/// An instance that released its key while live counts too, also within one batch.
-pub async fn a_dedup_key_of_a_batch_counts_for_all_that_held_the_key(subject: &Subject) {
+/// A live instance that has released its key counts too, also within one batch.
+pub async fn a_dedup_key_counts_for_all_holders_within_a_batch_too(subject: &Subject) {
     let until_claimed = Scope::of([Status::Runnable]).unwrap();
     let row = task().correlation("order:1", until_claimed);
     let (_, claim) = subject.running(row).await;
@@ -328,18 +336,18 @@ pub async fn a_dedup_key_of_a_batch_counts_for_all_that_held_the_key(subject: &S
         key.dedup_key("3"),
     ];
     let answers = subject.store.deliver(batch, None).await.unwrap().answers;
-    let went_to = |answer: &Delivery| match answer {
+    let receiver = |answer: &Delivery| match answer {
         Delivery::Delivered { instance, .. } => Some(*instance),
         Delivery::Duplicate { .. } | Delivery::NoTarget | Delivery::InboxFull { .. } => None,
     };
-    let went_to: Vec<Option<InstanceId>> = answers.iter().map(went_to).collect();
+    let receivers: Vec<Option<InstanceId>> = answers.iter().map(receiver).collect();
     let expected = [Some(holder), Some(former), None, Some(former), Some(holder)];
-    assert_eq!(went_to, expected);
+    assert_eq!(receivers, expected);
     assert_eq!(answers[2], Delivery::Duplicate { instance: former });
 }
 
 /// The search is bounded, so that a key with many past holders costs no more.
-pub async fn a_dedup_key_counts_for_the_latest_that_held_the_key(subject: &Subject) {
+pub async fn a_dedup_key_counts_for_a_bounded_number_of_latest_holders(subject: &Subject) {
     let paid = signal_to_key("order:1", "paid").dedup_key("evt-7");
     let mut known = None;
     for _ in 0..limits::HOLDERS_MAX {
@@ -368,7 +376,7 @@ pub async fn dedup_keys_are_per_instance(subject: &Subject) {
     }
 }
 
-pub async fn signals_without_a_key_are_never_duplicates(subject: &Subject) {
+pub async fn signals_without_a_dedup_key_are_never_duplicates(subject: &Subject) {
     let id = subject.insert(task()).await;
     for _ in 0..3 {
         subject.arrives(signal(id, "a")).await;
@@ -398,7 +406,7 @@ pub async fn an_ended_instance_is_no_target(subject: &Subject) {
     }
 }
 
-pub async fn a_released_key_is_no_address(subject: &Subject) {
+pub async fn a_signal_to_a_released_key_has_no_target(subject: &Subject) {
     let until_claimed = Scope::of([Status::Runnable]).unwrap();
     let row = task().correlation("order:1", until_claimed);
     let (_, claim) = subject.running(row).await;
@@ -406,10 +414,10 @@ pub async fn a_released_key_is_no_address(subject: &Subject) {
     assert_eq!(answer, Delivery::NoTarget);
     subject.commit(&claim, requeue("b")).await;
     let answer = subject.deliver(signal_to_key("order:1", "a")).await;
-    assert_eq!(answer, Delivery::NoTarget, "it does not come back");
+    assert_eq!(answer, Delivery::NoTarget, "the key does not come back");
 }
 
-pub async fn a_key_is_the_address_of_its_holder(subject: &Subject) {
+pub async fn a_signal_to_a_key_reaches_its_holder(subject: &Subject) {
     let (worker, claim) = subject.running(task().correlation_key("order:1")).await;
     subject.insert(task().correlation_key("order:2")).await;
     subject.commit(&claim, wait_for(&["paid"])).await;
@@ -425,7 +433,7 @@ pub async fn a_key_is_the_address_of_its_holder(subject: &Subject) {
     assert!(ids_of(&claims).contains(&claim.id));
 }
 
-pub async fn the_same_key_of_another_machine_is_another_address(subject: &Subject) {
+pub async fn a_signal_to_a_key_reaches_the_holder_of_the_named_machine(subject: &Subject) {
     let mine = subject.insert(task().correlation_key("k")).await;
     let other = NewInstance::new("other", "start", json("{}")).correlation_key("k");
     let theirs = subject.insert(other).await;
@@ -441,7 +449,7 @@ pub async fn the_same_key_of_another_machine_is_another_address(subject: &Subjec
     assert_eq!(subject.inbox(theirs).await, ["a"]);
 }
 
-pub async fn a_batch_arrives_as_if_sent_one_by_one(subject: &Subject) {
+pub async fn a_batch_of_signals_arrives_as_if_sent_one_by_one(subject: &Subject) {
     let (worker, id) = subject.parked(&["a"]).await;
     let batch = vec![
         signal(id, "b").dedup_key("1"),
@@ -464,7 +472,7 @@ pub async fn a_batch_arrives_as_if_sent_one_by_one(subject: &Subject) {
     assert!(claim.inbox.is_sorted_by_key(|signal| signal.id));
 }
 
-pub async fn a_second_match_does_not_wake_again(subject: &Subject) {
+pub async fn a_second_awaited_signal_does_not_wake_the_instance_again(subject: &Subject) {
     let (worker, id) = subject.parked(&["a"]).await;
     subject.arrives(signal(id, "a")).await;
     let woken = subject.get(id).await;
@@ -476,7 +484,7 @@ pub async fn a_second_match_does_not_wake_again(subject: &Subject) {
     assert_eq!(names_of(claim.awaited()), ["a", "a"]);
 }
 
-pub async fn a_parent_that_joins_is_not_woken_by_a_signal(subject: &Subject) {
+pub async fn a_parent_that_waits_for_children_is_not_woken_by_a_signal(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.commit(&claim, fan_out(tasks(1))).await;
     let (_, woke) = subject.arrives(signal(claim.id, "a")).await;
@@ -484,8 +492,8 @@ pub async fn a_parent_that_joins_is_not_woken_by_a_signal(subject: &Subject) {
     assert_eq!(subject.status(claim.id).await, Status::AwaitingChildren);
 }
 
-/// An outcome consumes only signals of its instance (I7).
-pub async fn signals_of_somebody_else_are_not_consumed(subject: &Subject) {
+/// I7.
+pub async fn an_outcome_does_not_consume_signals_of_another_instance(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let neighbour = subject.insert(task()).await;
     let (own, _) = subject.arrives(signal(claim.id, "a")).await;
@@ -506,7 +514,7 @@ pub async fn signals_of_somebody_else_are_not_consumed(subject: &Subject) {
 }
 
 /// A claim loads the whole inbox, so its size is bounded.
-pub async fn an_inbox_takes_no_more_than_it_may(subject: &Subject) {
+pub async fn a_full_inbox_takes_no_more_signals(subject: &Subject) {
     let (worker, id) = subject.parked(&["go"]).await;
     let fill = vec![signal(id, "fill"); limits::INBOX_MAX - 1];
     subject.store.deliver(fill, None).await.unwrap();

@@ -47,7 +47,7 @@ async fn count_by_step(subject: &Subject) -> Vec<StepCount> {
     subject.store.count_by_step(request).await.unwrap().groups
 }
 
-pub async fn only_a_wait_for_the_time_alone_is_a_sleep(subject: &Subject) {
+pub async fn only_a_wait_without_signals_and_children_is_a_sleep(subject: &Subject) {
     let worker = subject.worker().await;
     let waits = [
         (wait_at_most(&[], seconds(10)), Status::Sleeping),
@@ -73,21 +73,21 @@ pub async fn only_a_wait_for_the_time_alone_is_a_sleep(subject: &Subject) {
     }
 }
 
-pub async fn who_has_slept_is_runnable_when_its_time_has_come(subject: &Subject) {
+pub async fn a_sleeping_instance_is_runnable_when_its_deadline_has_come(subject: &Subject) {
     let worker = subject.worker().await;
     let id = asleep(subject, worker).await;
     assert_eq!(found(subject, of(&[Status::Sleeping])).await, [id]);
     subject.pass(seconds(10));
     subject.store.fire(100).await.unwrap();
     assert_eq!(subject.status(id).await, Status::Runnable);
-    let nobody: [InstanceId; 0] = [];
-    assert_eq!(found(subject, of(&[Status::Sleeping])).await, nobody);
+    let none: [InstanceId; 0] = [];
+    assert_eq!(found(subject, of(&[Status::Sleeping])).await, none);
     let claim = subject.claim_the(worker, id).await;
     subject.commit(&claim, again(seconds(0))).await;
-    assert_eq!(found(subject, of(&[Status::Sleeping])).await, nobody);
+    assert_eq!(found(subject, of(&[Status::Sleeping])).await, none);
 }
 
-pub async fn a_signal_wakes_nobody_who_sleeps(subject: &Subject) {
+pub async fn a_signal_does_not_wake_a_sleeping_instance(subject: &Subject) {
     let worker = subject.worker().await;
     let id = asleep(subject, worker).await;
     let (_, woke) = subject.arrives(signal(id, "a")).await;
@@ -96,7 +96,7 @@ pub async fn a_signal_wakes_nobody_who_sleeps(subject: &Subject) {
     assert_eq!(subject.inbox(id).await, ["a"]);
 }
 
-pub async fn lists_and_counts_tell_sleeping_and_awaiting_a_signal_apart(subject: &Subject) {
+pub async fn lists_and_counts_distinguish_sleeping_from_awaiting_a_signal(subject: &Subject) {
     let worker = subject.worker().await;
     let machine = asleep(subject, worker).await;
     let claim = next(subject, worker).await;
@@ -156,18 +156,18 @@ pub async fn a_sleep_is_found_by_its_deadline_and_by_its_parent(subject: &Subjec
         deadline: Some(Deadline::None),
         ..of(&[Status::Sleeping])
     };
-    let nobody: [InstanceId; 0] = [];
-    assert_eq!(found(subject, endless).await, nobody);
+    let none: [InstanceId; 0] = [];
+    assert_eq!(found(subject, endless).await, none);
 }
 
-pub async fn a_survey_counts_the_sleeping_and_the_overdue_among_them(subject: &Subject) {
+pub async fn step_counts_include_sleeping_and_overdue_instances(subject: &Subject) {
     let worker = subject.worker().await;
     let start = subject.now();
     asleep(subject, worker).await;
     asleep(subject, worker).await;
     let claim = next(subject, worker).await;
     subject.commit(&claim, wait_for(&["a"])).await;
-    let standing = |status, instances, overdue| StepCount {
+    let step_count = |status, instances, overdue| StepCount {
         machine: "task".into(),
         version: 1,
         step: "waited".into(),
@@ -179,11 +179,11 @@ pub async fn a_survey_counts_the_sleeping_and_the_overdue_among_them(subject: &S
         blocked: 0,
         oldest_updated_at: start,
     };
-    let waiting = standing(Status::AwaitingSignal, 1, 0);
-    let expected = [waiting.clone(), standing(Status::Sleeping, 2, 0)];
+    let waiting = step_count(Status::AwaitingSignal, 1, 0);
+    let expected = [waiting.clone(), step_count(Status::Sleeping, 2, 0)];
     assert_eq!(count_by_step(subject).await, expected);
     subject.pass(seconds(11) + OVERDUE_AFTER);
-    let expected = [waiting, standing(Status::Sleeping, 2, 2)];
+    let expected = [waiting, step_count(Status::Sleeping, 2, 2)];
     assert_eq!(count_by_step(subject).await, expected);
 }
 
@@ -218,14 +218,14 @@ pub async fn a_parent_sees_that_its_child_sleeps(subject: &Subject) {
     assert_eq!(seen, statuses);
 }
 
-pub async fn who_ends_a_sleep_is_told_of_it_and_so_is_the_record(subject: &Subject) {
+pub async fn answers_and_records_of_operators_show_that_an_instance_slept(subject: &Subject) {
     let worker = subject.worker().await;
     let mut ids = Vec::new();
     for _ in 0..2 {
         ids.push(asleep(subject, worker).await);
     }
-    let asked = subject.cancel(ids[0]).await;
-    assert_eq!(asked, CancelAnswer::Requested(Status::Sleeping));
+    let cancelled = subject.cancel(ids[0]).await;
+    assert_eq!(cancelled, CancelAnswer::Requested(Status::Sleeping));
     assert_eq!(subject.status(ids[0]).await, Status::Runnable);
     let again = subject.cancel(ids[0]).await;
     assert_eq!(again, CancelAnswer::AlreadyRequested(Status::Runnable));
@@ -243,8 +243,8 @@ pub async fn who_ends_a_sleep_is_told_of_it_and_so_is_the_record(subject: &Subje
     }
 }
 
-/// The same id twice in one batch: the second request finds what the first has left.
-pub async fn a_sleep_that_is_cancelled_twice_in_a_batch_was_woken_by_the_first(subject: &Subject) {
+/// The second cancel finds the row as the first has left it.
+pub async fn the_first_of_two_cancels_in_a_batch_wakes_a_sleeping_instance(subject: &Subject) {
     let worker = subject.worker().await;
     let id = asleep(subject, worker).await;
     let cancelled = subject
@@ -276,7 +276,7 @@ pub async fn a_cascade_records_that_a_child_slept(subject: &Subject) {
     assert_eq!(before, [Some(Status::Sleeping); 2]);
 }
 
-pub async fn a_key_held_while_awaiting_a_signal_is_held_asleep(subject: &Subject) {
+pub async fn a_scope_with_awaiting_signal_holds_the_key_during_a_sleep(subject: &Subject) {
     let worker = subject.worker().await;
     let scope = [Status::Runnable, Status::Executing, Status::AwaitingSignal];
     let scope = Scope::of(scope).unwrap();
@@ -285,7 +285,7 @@ pub async fn a_key_held_while_awaiting_a_signal_is_held_asleep(subject: &Subject
     let claim = subject.claim_the(worker, id).await;
     subject.commit(&claim, wait_at_most(&[], seconds(10))).await;
     let row = subject.store.find("task", "order-1").await.unwrap();
-    let row = row.expect("it holds its key");
+    let row = row.expect("the key finds its holder");
     assert_eq!((row.status, row.holds_key), (Status::Sleeping, true));
     assert_eq!(row.correlation_scope, Some(scope));
 }

@@ -53,11 +53,11 @@ pub async fn a_timeout_is_a_wake_and_not_a_failure(subject: &Subject) {
     assert_eq!(row.eligible_at, subject.now());
     assert_eq!((row.await_deadline, row.awaits), (None, parked.awaits));
     let claim = subject.claim_the(worker, claim.id).await;
-    assert_eq!(claim.awaited().count(), 0, "that is how the step knows");
+    assert_eq!(claim.awaited().count(), 0, "no signal has arrived");
     assert_eq!(claim.awaits, ["paid"]);
 }
 
-pub async fn a_timeout_hands_over_the_partial_pack(subject: &Subject) {
+pub async fn a_timeout_hands_over_the_signals_that_have_arrived(subject: &Subject) {
     let (worker, id) = subject.parked(&["a", "b"]).await;
     subject.arrives(signal(id, "a")).await;
     let claim = subject.claim_the(worker, id).await;
@@ -79,7 +79,7 @@ pub async fn earlier_deadlines_fire_first(subject: &Subject) {
     assert_eq!(fired.woken_instances, [quick, also_quick, slow]);
 }
 
-pub async fn no_more_fire_than_asked_for(subject: &Subject) {
+pub async fn a_fire_wakes_no_more_instances_than_requested(subject: &Subject) {
     let worker = subject.worker().await;
     let mut ids = Vec::new();
     for n in [1, 2, 3] {
@@ -88,7 +88,11 @@ pub async fn no_more_fire_than_asked_for(subject: &Subject) {
     subject.pass(seconds(10));
     let fired = subject.store.fire(2).await.unwrap();
     assert_eq!(fired.woken_instances, ids[..2]);
-    assert_eq!(fired.next_due_in, Some(seconds(0)), "one is overdue");
+    assert_eq!(
+        fired.next_due_in,
+        Some(seconds(0)),
+        "one deadline is overdue"
+    );
     assert_eq!(fire(subject).await.woken_instances, ids[2..]);
 }
 
@@ -128,8 +132,7 @@ pub async fn a_signal_after_the_deadline_is_still_handed_over(subject: &Subject)
     assert_eq!(names_of(claim.awaited()), ["paid"]);
 }
 
-/// A signal still wakes an instance whose deadline has passed but was not fired yet.
-pub async fn a_deadline_that_has_come_but_not_fired_does_not_keep_a_signal_out(subject: &Subject) {
+pub async fn a_signal_wakes_an_instance_whose_passed_deadline_has_not_fired(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let outcome = wait_at_most(&["paid"], seconds(10));
     subject.commit(&claim, outcome).await;
@@ -152,7 +155,7 @@ pub async fn a_wait_without_names_is_a_sleep(subject: &Subject) {
     assert_eq!(claim.awaited().count(), 0);
 }
 
-pub async fn a_wait_of_no_time_is_due_at_once(subject: &Subject) {
+pub async fn a_wait_with_a_timeout_of_zero_is_due_at_once(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let outcome = wait_at_most(&["a"], seconds(0));
     let status = subject.commit(&claim, outcome).await;
@@ -167,7 +170,7 @@ pub async fn a_wait_without_a_timeout_never_fires(subject: &Subject) {
     assert_eq!(subject.status(id).await, Status::AwaitingSignal);
 }
 
-pub async fn what_was_terminated_does_not_fire(subject: &Subject) {
+pub async fn a_terminated_instance_does_not_fire_its_deadline(subject: &Subject) {
     let worker = subject.worker().await;
     let id = napping(subject, worker, seconds(10)).await;
     subject

@@ -11,7 +11,7 @@ async fn runs_kept(subject: &Subject, id: InstanceId) -> Vec<i32> {
     runs.map(|run| run.run).collect()
 }
 
-pub async fn a_renewal_begins_a_run_with_an_empty_history(subject: &Subject) {
+pub async fn continue_as_new_begins_a_run_with_an_empty_history(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.commit_events(&claim, flow_on(), events(2)).await;
     subject.pass(seconds(1));
@@ -33,7 +33,7 @@ pub async fn a_renewal_begins_a_run_with_an_empty_history(subject: &Subject) {
         ..before
     };
     assert_eq!(subject.get(claim.id).await, expected);
-    assert_eq!(subject.told(claim.id, 1).await, ["e0", "e1", "e0"]);
+    assert_eq!(subject.event_names(claim.id, 1).await, ["e0", "e1", "e0"]);
     assert_eq!(subject.history(claim.id, 2).await, []);
     assert_eq!(runs_kept(subject, claim.id).await, [1]);
     let claim = subject.claim_the(worker, claim.id).await;
@@ -43,7 +43,7 @@ pub async fn a_renewal_begins_a_run_with_an_empty_history(subject: &Subject) {
     assert_eq!(subject.history(claim.id, 2).await[0].seq, 1);
 }
 
-pub async fn a_renewal_forgives_what_was_before(subject: &Subject) {
+pub async fn continue_as_new_resets_attempts_crashes_and_the_last_error(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let outcome = Outcome::Retry {
         state: json("1"),
@@ -63,13 +63,13 @@ pub async fn a_renewal_forgives_what_was_before(subject: &Subject) {
     assert_eq!((row.last_error, row.step), (None, claim.step));
 }
 
-pub async fn the_last_runs_are_kept(subject: &Subject) {
+pub async fn the_histories_of_the_last_runs_are_kept(subject: &Subject) {
     let (worker, mut claim) = subject.running(task()).await;
     for run in 1..=limits::RUNS_KEPT + 3 {
         assert_eq!(claim.run, run);
         // One run has no events.
-        let told = events(usize::from(run != 7));
-        subject.commit_events(&claim, renew(), told).await;
+        let added = events(usize::from(run != 7));
+        subject.commit_events(&claim, renew(), added).await;
         let oldest = (run + 1 - limits::RUNS_KEPT + 1).max(1);
         let expected: Vec<i32> = (oldest..=run).filter(|run| *run != 7).collect();
         assert_eq!(runs_kept(subject, claim.id).await, expected);
@@ -80,10 +80,14 @@ pub async fn the_last_runs_are_kept(subject: &Subject) {
     let others = subject.claim_the(worker, other).await;
     subject.commit_events(&others, flow_on(), events(1)).await;
     subject.commit_events(&claim, renew(), events(1)).await;
-    assert_eq!(runs_kept(subject, other).await, [1], "another's stay");
+    assert_eq!(
+        runs_kept(subject, other).await,
+        [1],
+        "runs of another instance stay"
+    );
 }
 
-pub async fn a_renewal_consumes_what_was_received_and_keeps_the_rest(subject: &Subject) {
+pub async fn continue_as_new_consumes_received_signals_and_keeps_the_others(subject: &Subject) {
     let (worker, id) = subject.parked(&["a"]).await;
     subject.arrives(signal(id, "a")).await;
     subject.arrives(signal(id, "b")).await;
@@ -97,7 +101,7 @@ pub async fn a_renewal_consumes_what_was_received_and_keeps_the_rest(subject: &S
     assert_eq!(names_of(&claim.inbox), ["b", "a"]);
 }
 
-pub async fn children_and_rounds_outlive_a_renewal(subject: &Subject) {
+pub async fn continue_as_new_keeps_children_and_rounds(subject: &Subject) {
     let children = |n| {
         let strict = |it: outlast_core::NewInstance| it.on_parent_close(ClosePolicy::Terminate);
         tasks(n).into_iter().map(strict).collect()
@@ -105,8 +109,8 @@ pub async fn children_and_rounds_outlive_a_renewal(subject: &Subject) {
     let (worker, claim) = subject.flowing(children(2)).await;
     let before = subject.get(claim.id).await;
     let committed = subject.commit_all(vec![commit_of(&claim, renew())]).await;
-    assert!(!committed.cascades, "no end is told");
-    subject.assert_nobody_to_tell().await;
+    assert!(!committed.cascades, "no instance has ended");
+    subject.assert_no_cascade_is_left().await;
     let row = subject.get(claim.id).await;
     assert_eq!((row.round, &row.joining), (1, &before.joining));
     assert_eq!(row.barrier, before.barrier);
@@ -131,7 +135,7 @@ pub async fn children_and_rounds_outlive_a_renewal(subject: &Subject) {
     subject.claim_the(worker, row.id).await;
 }
 
-pub async fn a_child_that_begins_anew_has_not_ended_for_its_parent(subject: &Subject) {
+pub async fn a_child_that_continues_as_new_has_not_ended_for_its_parent(subject: &Subject) {
     let (worker, parent, claims) = subject.awaiting(tasks(1), for_ends(&[1], &[], 1)).await;
     subject.commit_events(&claims[0], renew(), events(1)).await;
     assert_eq!(subject.status(parent).await, Status::AwaitingChildren);
@@ -150,7 +154,7 @@ pub async fn a_child_that_begins_anew_has_not_ended_for_its_parent(subject: &Sub
     assert_eq!(joined.children[0].run, 2);
 }
 
-pub async fn a_key_is_held_over_a_renewal(subject: &Subject) {
+pub async fn continue_as_new_keeps_the_correlation_key(subject: &Subject) {
     let (_, claim) = subject.running(task().correlation_key("k")).await;
     subject.commit(&claim, renew()).await;
     assert!(subject.get(claim.id).await.holds_key);
@@ -161,7 +165,7 @@ pub async fn a_key_is_held_over_a_renewal(subject: &Subject) {
 }
 
 /// I3.
-pub async fn a_lost_renewal_changes_nothing(subject: &Subject) {
+pub async fn a_lost_continue_as_new_changes_nothing(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.commit_events(&claim, flow_on(), events(1)).await;
     let before = subject.get(claim.id).await;
@@ -172,11 +176,15 @@ pub async fn a_lost_renewal_changes_nothing(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 1).await, []);
 }
 
-pub async fn a_renewal_answers_a_cancel_or_meets_it_next(subject: &Subject) {
+pub async fn continue_as_new_answers_a_cancel_or_is_followed_by_its_answer(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.cancel(claim.id).await;
     let status = subject.commit(&claim, renew()).await;
-    assert_eq!(status, Status::Runnable, "it did not know");
+    assert_eq!(
+        status,
+        Status::Runnable,
+        "the step did not know of the cancel"
+    );
     let claim = subject.claim_the(worker, claim.id).await;
     assert!(claim.is_to_answer_cancel());
     subject.commit(&claim, renew()).await;
@@ -186,7 +194,7 @@ pub async fn a_renewal_answers_a_cancel_or_meets_it_next(subject: &Subject) {
     assert_eq!((claim.run, claim.is_to_answer_cancel()), (3, false));
 }
 
-pub async fn a_renewal_lets_the_next_of_its_key_through(subject: &Subject) {
+pub async fn continue_as_new_lets_the_next_row_of_its_partition_key_run(subject: &Subject) {
     let keyed = || task().partition_key("p");
     let (worker, claim) = subject.running(keyed()).await;
     let next = subject.insert(keyed()).await;

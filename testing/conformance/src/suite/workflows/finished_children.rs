@@ -11,7 +11,7 @@ use outlast_core::{
 };
 
 /// The barrier of a park that waits for `count` children.
-fn of_ends(count: i32) -> Barrier {
+fn barrier_of(count: i32) -> Barrier {
     Barrier {
         until: Until::FailFast,
         window: None,
@@ -23,7 +23,8 @@ fn of_ends(count: i32) -> Barrier {
     }
 }
 
-/// Makes a worker, the claim of a workflow with two rounds of two children, and their claims.
+/// Makes a worker, the claim of a workflow with two rounds of two children, and the claims of the
+/// children.
 async fn two_rounds(subject: &Subject) -> (WorkerId, Claim, Vec<Claim>) {
     let (worker, claim) = subject.flowing(tasks(2)).await;
     subject.commit(&claim, start(tasks(2))).await;
@@ -32,11 +33,11 @@ async fn two_rounds(subject: &Subject) -> (WorkerId, Claim, Vec<Claim>) {
     (worker, kept(&claim), children)
 }
 
-async fn ends(subject: &Subject, claim: &Claim) {
+async fn finish(subject: &Subject, claim: &Claim) {
     subject.commit(claim, done()).await;
 }
 
-pub async fn a_park_for_ends_says_what_it_waits_for(subject: &Subject) {
+pub async fn a_park_for_children_stores_the_awaited_rounds_and_count(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.pass(seconds(1));
     let before = subject.get(claim.id).await;
@@ -51,7 +52,7 @@ pub async fn a_park_for_ends_says_what_it_waits_for(subject: &Subject) {
         round: 1,
         joining: Some(vec![joining(&[1], 2)]),
         children_pending: 2,
-        barrier: Some(of_ends(2)),
+        barrier: Some(barrier_of(2)),
         updated_at: subject.now(),
         ..before
     };
@@ -60,10 +61,10 @@ pub async fn a_park_for_ends_says_what_it_waits_for(subject: &Subject) {
 }
 
 /// I6.
-pub async fn as_many_ends_as_it_waits_for_wake_it(subject: &Subject) {
+pub async fn the_awaited_number_of_finished_children_wakes_the_workflow(subject: &Subject) {
     let until = for_ends(&[1], &[], 2);
     let (worker, id, children) = subject.awaiting(tasks(3), until).await;
-    ends(subject, &children[1]).await;
+    finish(subject, &children[1]).await;
     let row = subject.get(id).await;
     assert_eq!(
         (row.status, counts(&row)),
@@ -76,30 +77,30 @@ pub async fn as_many_ends_as_it_waits_for_wake_it(subject: &Subject) {
     assert_eq!((woken.status, counts(&woken)), (Status::Runnable, (0, 0)));
     assert_eq!(joined(&woken), Some(Joined::All));
     assert_eq!(woken.eligible_at, subject.now());
-    ends(subject, &children[2]).await;
+    finish(subject, &children[2]).await;
     subject.assert_unchanged(&woken).await;
     let claim = subject.claim_the(worker, id).await;
     assert_eq!(claim.joined, Some(Joined::All));
 }
 
-pub async fn one_bad_end_wakes_it(subject: &Subject) {
+pub async fn one_failed_child_wakes_the_workflow(subject: &Subject) {
     for end in [stop(), cancel()] {
         let until = for_ends(&[1], &[], 3);
         let (worker, id, children) = subject.awaiting(tasks(3), until).await;
-        ends(subject, &children[0]).await;
+        finish(subject, &children[0]).await;
         subject.commit(&children[2], end).await;
         let row = subject.get(id).await;
         assert_eq!((row.status, counts(&row)), (Status::Runnable, (1, 1)));
         let claim = subject.claim_the(worker, id).await;
         assert_eq!(claim.joined, Some(Joined::Failure));
         assert_eq!(claim.first_failure, Some(children[2].id));
-        subject.assert_nobody_to_tell().await;
+        subject.assert_no_cascade_is_left().await;
         subject.commit(&claim, done()).await;
         subject.terminate(children[1].id).await;
     }
 }
 
-pub async fn every_way_to_end_is_counted(subject: &Subject) {
+pub async fn terminated_and_crashed_children_are_counted(subject: &Subject) {
     let until = || for_ends(&[1], &[], 2);
     let (_, id, children) = subject.awaiting(tasks(2), until()).await;
     subject.terminate(children[0].id).await;
@@ -126,7 +127,7 @@ pub async fn every_way_to_end_is_counted(subject: &Subject) {
     assert_eq!(first, Some(children[0].id));
 }
 
-pub async fn ends_of_several_rounds_are_counted_together(subject: &Subject) {
+pub async fn finished_children_of_several_rounds_are_counted_together(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let awaited = [children[0].id, children[3].id];
     let until = for_ends(&[1, 2, 3], &awaited, 3);
@@ -138,15 +139,15 @@ pub async fn ends_of_several_rounds_are_counted_together(subject: &Subject) {
         (Some(vec![joining(&[1, 2, 3], 3)]), 3)
     );
     let third = subject.claim_one(worker).await;
-    ends(subject, &children[3]).await;
-    ends(subject, &third).await;
+    finish(subject, &children[3]).await;
+    finish(subject, &third).await;
     assert_eq!(subject.get(claim.id).await.children_pending, 1);
-    ends(subject, &children[0]).await;
+    finish(subject, &children[0]).await;
     let claim = subject.claim_the(worker, claim.id).await;
     assert_eq!((claim.round, claim.joined), (3, Some(Joined::All)));
 }
 
-pub async fn rounds_it_does_not_wait_for_are_not_counted(subject: &Subject) {
+pub async fn children_of_rounds_that_are_not_awaited_are_not_counted(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let until = for_ends(&[1], &[children[0].id, children[1].id], 2);
     subject.commit(&claim, park(until)).await;
@@ -165,24 +166,24 @@ pub async fn rounds_it_does_not_wait_for_are_not_counted(subject: &Subject) {
     );
 }
 
-/// Early, never too late: the workflow checks and waits again.
-pub async fn a_sibling_it_does_not_wait_for_may_wake_it_early(subject: &Subject) {
+/// The workflow wakes early, never too late. It checks and waits again.
+pub async fn a_sibling_that_is_not_awaited_may_wake_the_workflow_early(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let until = || park(for_ends(&[1], &[children[0].id], 1));
     subject.commit(&claim, until()).await;
-    ends(subject, &children[1]).await;
+    finish(subject, &children[1]).await;
     let again = subject.claim_the(worker, claim.id).await;
     assert_eq!(again.joined, Some(Joined::All));
     let status = subject.commit(&again, until()).await;
     assert_eq!(status, Status::AwaitingChildren);
     let row = subject.get(claim.id).await;
-    assert_eq!((counts(&row), row.barrier), ((1, 0), Some(of_ends(1))));
-    ends(subject, &children[0]).await;
+    assert_eq!((counts(&row), row.barrier), ((1, 0), Some(barrier_of(1))));
+    finish(subject, &children[0]).await;
     subject.claim_the(worker, claim.id).await;
 }
 
 /// I2: no finished child is missed between the check and the park.
-pub async fn what_ended_before_the_park_is_not_waited_for(subject: &Subject) {
+pub async fn a_park_does_not_wait_for_children_that_finished_before_it(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let all: Vec<InstanceId> = ids_of(&children);
     subject.finish_all(&children[..2]).await;
@@ -190,8 +191,8 @@ pub async fn what_ended_before_the_park_is_not_waited_for(subject: &Subject) {
     let status = subject.commit(&claim, park(until)).await;
     assert_eq!(status, Status::AwaitingChildren);
     let row = subject.get(claim.id).await;
-    assert_eq!((counts(&row), row.barrier), ((1, 0), Some(of_ends(3))));
-    ends(subject, &children[2]).await;
+    assert_eq!((counts(&row), row.barrier), ((1, 0), Some(barrier_of(3))));
+    finish(subject, &children[2]).await;
     for count in 1..=3 {
         let claim = subject.claim_the(worker, claim.id).await;
         let until = for_anything(for_ends(&[1, 2], &all[..3], count));
@@ -205,12 +206,12 @@ pub async fn what_ended_before_the_park_is_not_waited_for(subject: &Subject) {
     }
 }
 
-pub async fn what_ended_badly_before_the_park_wakes_at_once(subject: &Subject) {
+pub async fn a_child_that_failed_before_the_park_wakes_the_workflow_at_once(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let all: Vec<InstanceId> = ids_of(&children);
     subject.commit(&children[0], stop()).await;
     subject.terminate(all[1]).await;
-    ends(subject, &children[2]).await;
+    finish(subject, &children[2]).await;
     let until = for_ends(&[1, 2], &all, 4);
     let status = subject.commit(&claim, park(until)).await;
     assert_eq!(status, Status::Runnable);
@@ -218,7 +219,7 @@ pub async fn what_ended_badly_before_the_park_wakes_at_once(subject: &Subject) {
     let expected = Barrier {
         failed: 2,
         joined: Some(Joined::Failure),
-        ..of_ends(4)
+        ..barrier_of(4)
     };
     assert_eq!((row.children_pending, row.barrier), (1, Some(expected)));
     // The park ignores a failed child that it does not name.
@@ -230,7 +231,7 @@ pub async fn what_ended_badly_before_the_park_wakes_at_once(subject: &Subject) {
 }
 
 /// The failure is reported although enough children finished, and the count stops at zero.
-pub async fn a_bad_end_goes_before_enough_good_ones(subject: &Subject) {
+pub async fn a_failed_child_is_reported_even_if_enough_children_are_done(subject: &Subject) {
     let (_, claim, children) = two_rounds(subject).await;
     subject.finish_all(&children[..2]).await;
     subject.commit(&children[2], stop()).await;
@@ -243,10 +244,10 @@ pub async fn a_bad_end_goes_before_enough_good_ones(subject: &Subject) {
     );
 }
 
-pub async fn a_child_that_is_gone_wakes_at_once(subject: &Subject) {
+pub async fn a_collected_child_wakes_the_workflow_at_once(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(2)).await;
     let children = subject.claim(worker, 9).await;
-    ends(subject, &children[0]).await;
+    finish(subject, &children[0]).await;
     subject.pass(seconds(1));
     // The children of a finished parent may be collected. Then an operator retries the parent.
     subject.commit(&claim, stop()).await;
@@ -268,7 +269,7 @@ pub async fn a_child_that_is_gone_wakes_at_once(subject: &Subject) {
     );
 }
 
-pub async fn a_child_that_was_not_started_wakes_at_once(subject: &Subject) {
+pub async fn a_dropped_child_wakes_the_workflow_at_once(subject: &Subject) {
     subject
         .insert(later(task(), seconds(900)).correlation_key("k"))
         .await;
@@ -282,7 +283,7 @@ pub async fn a_child_that_was_not_started_wakes_at_once(subject: &Subject) {
         ((2, 0), Some(Joined::Failure))
     );
     assert_eq!((row.round, row.dropped.len()), (1, 1));
-    // A dropped child that it does not wait for does not wake it.
+    // A dropped child that is not awaited does not wake the workflow.
     let first = subject.claim(worker, 9).await;
     let (child, flow) = match first[0].id == claim.id {
         true => (&first[1], &first[0]),
@@ -294,8 +295,8 @@ pub async fn a_child_that_was_not_started_wakes_at_once(subject: &Subject) {
     assert_eq!(status, Status::AwaitingChildren);
     let row = subject.get(claim.id).await;
     assert_eq!((row.round, row.dropped.len()), (2, 1));
-    ends(subject, child).await;
-    // A child that an earlier commit dropped is no reason any more.
+    finish(subject, child).await;
+    // A child that an earlier commit dropped does not wake the workflow.
     let claims = subject.claim(worker, 9).await;
     let (child, flow) = match claims[0].id == claim.id {
         true => (&claims[1], &claims[0]),
@@ -306,7 +307,7 @@ pub async fn a_child_that_was_not_started_wakes_at_once(subject: &Subject) {
     assert_eq!(status, Status::AwaitingChildren);
 }
 
-/// Defect 5 (docs/protocol.md), across rounds too: more children may finish than it waits for.
+/// Defect 5 (docs/protocol.md), across rounds too: more children finish than are awaited.
 pub async fn siblings_that_end_in_one_batch_are_counted_together(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let all: Vec<InstanceId> = ids_of(&children);
@@ -318,7 +319,11 @@ pub async fn siblings_that_end_in_one_batch_are_counted_together(subject: &Subje
     assert_eq!((row.status, counts(&row)), (Status::Runnable, (0, 0)));
     assert_eq!(joined(&row), Some(Joined::All));
     subject.claim_the(worker, claim.id).await;
-    assert_eq!(subject.claim_ids(worker, 9).await, [], "and only once");
+    assert_eq!(
+        subject.claim_ids(worker, 9).await,
+        [],
+        "the workflow is woken once"
+    );
     // A failure of any awaited round is reported.
     let (_, claim, children) = two_rounds(subject).await;
     let until = for_ends(&[1, 2], &ids_of(&children), 2);
@@ -336,8 +341,8 @@ pub async fn siblings_that_end_in_one_batch_are_counted_together(subject: &Subje
     assert_eq!(first, Some(children[2].id));
 }
 
-/// Children of other rounds finish in the same batch, and are not counted.
-pub async fn a_batch_counts_the_awaited_rounds_alone(subject: &Subject) {
+/// Children of other rounds finish in the same batch.
+pub async fn a_batch_counts_children_of_the_awaited_rounds_only(subject: &Subject) {
     let (_, claim, children) = two_rounds(subject).await;
     let until = for_ends(&[2], &ids_of(&children[2..]), 2);
     subject.commit(&claim, park(until)).await;
@@ -353,8 +358,8 @@ pub async fn a_batch_counts_the_awaited_rounds_alone(subject: &Subject) {
     assert_eq!(row.barrier.unwrap().first_failure, None);
 }
 
-/// The park does not see the finished child of its batch, which is counted after it.
-pub async fn a_park_and_an_end_in_one_batch_meet_once(subject: &Subject) {
+/// The park does not see the child that finishes in its batch. The child is counted afterwards.
+pub async fn a_park_counts_a_child_that_finishes_in_its_batch_once(subject: &Subject) {
     for park_first in [true, false] {
         let (_, claim, children) = two_rounds(subject).await;
         let until = for_ends(&[1], &ids_of(&children[..2]), 2);
@@ -373,7 +378,7 @@ pub async fn a_park_and_an_end_in_one_batch_meet_once(subject: &Subject) {
             (row.status, counts(&row)),
             (Status::AwaitingChildren, (1, 0))
         );
-        // A batch of three, with a failure of the child that is still pending.
+        // This batch of three has a failure of the child that is still pending.
         let commits = vec![
             commit_of(&children[1], stop()),
             commit_of(&children[2], done()),
@@ -389,33 +394,33 @@ pub async fn a_park_and_an_end_in_one_batch_meet_once(subject: &Subject) {
     }
 }
 
-pub async fn a_park_and_all_ends_in_one_batch_wake_it(subject: &Subject) {
+pub async fn a_park_whose_children_all_finish_in_its_batch_is_woken(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     let until = for_ends(&[1], &ids_of(&children[..2]), 2);
     let mut commits: Vec<_> = children.iter().map(|it| commit_of(it, done())).collect();
     commits.push(commit_of(&claim, park(until)));
     let answers = subject.commit_all(commits).await.answers;
     let parked = subject.committed(claim.revision.next(), Status::AwaitingChildren);
-    assert_eq!(answers[4], parked, "it is woken by what follows");
+    assert_eq!(answers[4], parked, "the ends that follow wake the workflow");
     let row = subject.get(claim.id).await;
     assert_eq!((row.status, counts(&row)), (Status::Runnable, (0, 0)));
     let woken = subject.claim_the(worker, claim.id).await;
     assert_eq!(woken.joined, Some(Joined::All));
 }
 
-pub async fn a_signal_that_is_there_goes_with_what_has_ended(subject: &Subject) {
+pub async fn a_park_that_finds_a_signal_still_counts_finished_children(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     subject.arrives(signal(claim.id, "go")).await;
-    ends(subject, &children[0]).await;
+    finish(subject, &children[0]).await;
     let until = |count| for_anything(for_ends(&[1], &ids_of(&children[..2]), count));
     let status = subject.commit(&claim, park(until(2))).await;
     assert_eq!(status, Status::Runnable);
     let row = subject.get(claim.id).await;
-    assert_eq!((counts(&row), row.barrier), ((1, 0), Some(of_ends(2))));
+    assert_eq!((counts(&row), row.barrier), ((1, 0), Some(barrier_of(2))));
     let sets = Some(vec![joining(&[1], 1)]);
     assert_eq!((row.await_deadline, row.joining), (None, sets));
     // A child that finishes now is not counted: the workflow is runnable.
-    ends(subject, &children[1]).await;
+    finish(subject, &children[1]).await;
     assert_eq!(subject.get(claim.id).await.children_pending, 1);
     let claim = subject.claim_the(worker, claim.id).await;
     let unconsumed = outlast_core::Commit {
@@ -430,14 +435,14 @@ pub async fn a_signal_that_is_there_goes_with_what_has_ended(subject: &Subject) 
 pub async fn a_workflow_that_waits_again_counts_anew(subject: &Subject) {
     let until = for_ends(&[1], &[], 4);
     let (worker, id, children) = subject.awaiting(tasks(4), until).await;
-    ends(subject, &children[0]).await;
+    finish(subject, &children[0]).await;
     subject.commit(&children[1], stop()).await;
     let claim = subject.claim_the(worker, id).await;
     assert_eq!(claim.joined, Some(Joined::Failure));
     let left = ids_of(&children[2..]);
     subject.commit(&claim, park(for_ends(&[1], &left, 2))).await;
     let row = subject.get(id).await;
-    assert_eq!((counts(&row), row.barrier), ((2, 0), Some(of_ends(2))));
+    assert_eq!((counts(&row), row.barrier), ((2, 0), Some(barrier_of(2))));
     subject.finish_all(&children[2..]).await;
     let claim = subject.claim_the(worker, id).await;
     assert_eq!(
@@ -446,8 +451,8 @@ pub async fn a_workflow_that_waits_again_counts_anew(subject: &Subject) {
     );
 }
 
-/// A machine would wait for it again.
-pub async fn a_retried_child_is_not_counted_again(subject: &Subject) {
+/// The fan-out of a machine would wait for the child again.
+pub async fn a_retried_child_does_not_change_the_count_of_its_workflow(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     subject.commit(&children[0], stop()).await;
     let until = for_ends(&[1], &[children[1].id], 1);
@@ -460,11 +465,11 @@ pub async fn a_retried_child_is_not_counted_again(subject: &Subject) {
     subject.assert_sound().await;
     // Its second end counts, because the workflow waits for its round.
     let child = subject.claim_the(worker, children[0].id).await;
-    ends(subject, &child).await;
+    finish(subject, &child).await;
     let row = subject.get(claim.id).await;
     assert_eq!((row.status, counts(&row)), (Status::Runnable, (0, 0)));
     subject.terminate(claim.id).await;
-    // The same holds for a child of the present round.
+    // The same holds for a child of the latest round.
     let (worker, id, children) = subject.awaiting(tasks(2), for_ends(&[1], &[], 2)).await;
     subject.commit(&children[0], stop()).await;
     let claim = subject.claim_the(worker, id).await;
@@ -476,7 +481,7 @@ pub async fn a_retried_child_is_not_counted_again(subject: &Subject) {
     subject.assert_unchanged(&before).await;
 }
 
-pub async fn a_child_that_is_retried_before_the_look_lives(subject: &Subject) {
+pub async fn a_child_that_is_retried_before_the_park_is_awaited(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(1)).await;
     let child = subject.claim_one(worker).await;
     subject.commit(&child, stop()).await;
@@ -485,11 +490,11 @@ pub async fn a_child_that_is_retried_before_the_look_lives(subject: &Subject) {
     let status = subject.commit(&claim, park(until)).await;
     assert_eq!(status, Status::AwaitingChildren);
     let child = subject.claim_the(worker, child.id).await;
-    ends(subject, &child).await;
+    finish(subject, &child).await;
     subject.claim_the(worker, claim.id).await;
 }
 
-pub async fn children_in_a_window_are_all_waited_for(subject: &Subject) {
+pub async fn a_workflow_waits_for_all_children_in_a_window(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let outcome = outlast_core::Outcome::Flow {
         children: tasks(4),
@@ -500,13 +505,13 @@ pub async fn children_in_a_window_are_all_waited_for(subject: &Subject) {
     let barrier = subject.get(claim.id).await.barrier;
     let expected = Barrier {
         window: Some(1),
-        ..of_ends(4)
+        ..barrier_of(4)
     };
     assert_eq!(barrier, Some(expected));
     for left in (0..4).rev() {
         let child = subject.claim_one(worker).await;
         assert!(child.windowed);
-        ends(subject, &child).await;
+        finish(subject, &child).await;
         assert_eq!(subject.get(claim.id).await.children_pending, left);
     }
     let claim = subject.claim_the(worker, claim.id).await;
@@ -517,8 +522,8 @@ pub async fn children_in_a_window_are_all_waited_for(subject: &Subject) {
     assert_eq!((barrier.window, barrier.joined), (None, Some(Joined::All)));
 }
 
-/// Normally the reconciler finds none. This workflow waits for more children than it has.
-pub async fn the_reconciler_wakes_one_that_waits_for_nobody(subject: &Subject) {
+/// The reconciler normally finds nothing. This workflow waits for more children than it has.
+pub async fn the_reconciler_wakes_a_workflow_without_live_awaited_children(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     subject.finish_all(&children[..2]).await;
     let status = subject
@@ -538,17 +543,14 @@ pub async fn the_reconciler_wakes_one_that_waits_for_nobody(subject: &Subject) {
         status: Status::Runnable,
         barrier: Some(Barrier {
             joined: Some(Joined::All),
-            ..of_ends(3)
+            ..barrier_of(3)
         }),
         await_deadline: None,
         eligible_at: subject.now(),
         updated_at: subject.now(),
         ..before
     };
-    assert_eq!(
-        expected.children_pending, 3,
-        "what it counted is left alone"
-    );
+    assert_eq!(expected.children_pending, 3, "the count is left unchanged");
     assert_eq!(subject.get(claim.id).await, expected);
     subject.assert_sound().await;
     subject.claim_the(worker, claim.id).await;
@@ -565,7 +567,7 @@ pub async fn the_reconciler_leaves_the_counts_of_workflows_alone(subject: &Subje
     subject.pass(seconds(1));
     subject.assert_sound().await;
     subject.assert_unchanged(&before).await;
-    // The present round has no live child, but an awaited round has.
+    // The latest round has no live child, but an awaited round has.
     let (_, other, others) = two_rounds(subject).await;
     let until = for_ends(&[1], &ids_of(&others[..2]), 2);
     subject.commit(&other, park(until)).await;
@@ -575,10 +577,10 @@ pub async fn the_reconciler_leaves_the_counts_of_workflows_alone(subject: &Subje
     subject.assert_unchanged(&before).await;
 }
 
-pub async fn children_are_spared_while_their_workflow_lives(subject: &Subject) {
+pub async fn children_are_not_collected_or_deleted_while_their_workflow_lives(subject: &Subject) {
     let until = for_ends(&[1], &[], 2);
     let (_, id, children) = subject.awaiting(tasks(2), until).await;
-    ends(subject, &children[0]).await;
+    finish(subject, &children[0]).await;
     subject.pass(seconds(9));
     let request = CollectRequest {
         retention: seconds(0),
@@ -591,11 +593,11 @@ pub async fn children_are_spared_while_their_workflow_lives(subject: &Subject) {
     assert_eq!(deleted.unwrap(), [lives]);
 }
 
-/// I3: an outcome of a child that is sent again counts once.
-pub async fn an_end_sent_again_is_counted_once(subject: &Subject) {
+/// I3.
+pub async fn a_child_outcome_that_is_sent_again_counts_once(subject: &Subject) {
     let until = for_ends(&[1], &[], 3);
     let (_, id, children) = subject.awaiting(tasks(3), until).await;
-    ends(subject, &children[0]).await;
+    finish(subject, &children[0]).await;
     let again = subject.try_commit(&children[0], done()).await;
     assert_eq!(again, Answer::Lost);
     subject.terminate(children[0].id).await;

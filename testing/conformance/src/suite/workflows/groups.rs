@@ -1,4 +1,4 @@
-//! Parks that need all: a group of children, signals and a moment wakes the workflow once.
+//! Parks that need all: a group of children, signals and a deadline wakes the workflow once.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -7,17 +7,17 @@ use outlast_core::{
     ReconcileRequest, Scope, SignalOrInsert, Status, TerminateAnswer, WorkerId,
 };
 
-/// An event that a park waits for.
+/// A member of the group that a park waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Comes {
+enum Member {
     Children,
     Signal,
     Moment,
 }
 
-use Comes::{Children, Moment, Signal};
+use Member::{Children, Moment, Signal};
 
-const ORDERS: [[Comes; 3]; 6] = [
+const ORDERS: [[Member; 3]; 6] = [
     [Children, Signal, Moment],
     [Children, Moment, Signal],
     [Signal, Children, Moment],
@@ -33,7 +33,7 @@ fn all_of(park: Park) -> Park {
     }
 }
 
-/// Waits for all of a signal `go`, ten seconds, and the children that it starts.
+/// Waits for all of these: a signal `go`, ten seconds, and the children that the outcome starts.
 fn for_all(children: i32) -> Park {
     all_of(for_anything(for_ends(&[1], &[], children)))
 }
@@ -50,9 +50,14 @@ async fn fired(subject: &Subject) -> Vec<InstanceId> {
     subject.store.fire(100).await.unwrap().woken_instances
 }
 
-/// Lets the event happen, and returns whether it woke the workflow.
-async fn comes(subject: &Subject, id: InstanceId, children: &[Claim], what: Comes) -> bool {
-    match what {
+/// Lets a member of the group come, and returns whether it woke the workflow.
+async fn member_comes(
+    subject: &Subject,
+    id: InstanceId,
+    children: &[Claim],
+    member: Member,
+) -> bool {
+    match member {
         Children => {
             let commits = children.iter().map(|child| commit_of(child, done()));
             let committed = subject.commit_all(commits.collect()).await;
@@ -66,7 +71,7 @@ async fn comes(subject: &Subject, id: InstanceId, children: &[Claim], what: Come
     }
 }
 
-/// Returns what a row lacks: children, names, and a moment.
+/// Returns what a row lacks: children, names, and a deadline.
 fn missing(row: &Instance) -> (bool, usize, bool) {
     let children = row.status == Status::AwaitingChildren;
     let names = row.awaits.as_ref().map_or(0, Vec::len);
@@ -86,18 +91,18 @@ pub async fn a_park_that_needs_all_says_what_is_missing(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// The defect: each event wakes the workflow, and its code runs from the start only to wait again.
-pub async fn nothing_wakes_before_all_of_it_is_there(subject: &Subject) {
+/// The defect: each member wakes the workflow, and its code is replayed only to wait again.
+pub async fn a_group_does_not_wake_its_workflow_before_it_is_complete(subject: &Subject) {
     for order in ORDERS {
         let (worker, id, children) = subject.awaiting(tasks(2), for_all(2)).await;
         let revision = subject.get(id).await.revision;
-        for (nth, what) in order.iter().enumerate() {
+        for (nth, member) in order.iter().enumerate() {
             subject.pass(seconds(1));
-            let woke = comes(subject, id, &children, *what).await;
+            let woke = member_comes(subject, id, &children, *member).await;
             let row = subject.get(id).await;
             let left = &order[nth + 1..];
-            assert_eq!(woke, left.is_empty(), "{order:?} {what:?}");
-            assert_eq!(row.revision, revision, "{order:?} {what:?}");
+            assert_eq!(woke, left.is_empty(), "{order:?} {member:?}");
+            assert_eq!(row.revision, revision, "{order:?} {member:?}");
             if left.is_empty() {
                 assert_eq!(row.status, Status::Runnable, "{order:?}");
                 assert_eq!(row.eligible_at, subject.now(), "{order:?}");
@@ -106,10 +111,14 @@ pub async fn nothing_wakes_before_all_of_it_is_there(subject: &Subject) {
             }
             let names = usize::from(left.contains(&Signal));
             let lacks = (left.contains(&Children), names, left.contains(&Moment));
-            assert_eq!(missing(&row), lacks, "{order:?} {what:?}");
+            assert_eq!(missing(&row), lacks, "{order:?} {member:?}");
             assert!(row.needs_all && row.status.is_parked());
-            assert_eq!(row.updated_at, subject.now(), "{order:?} {what:?}");
-            assert_eq!(subject.claim_ids(worker, 9).await, [], "{order:?} {what:?}");
+            assert_eq!(row.updated_at, subject.now(), "{order:?} {member:?}");
+            assert_eq!(
+                subject.claim_ids(worker, 9).await,
+                [],
+                "{order:?} {member:?}"
+            );
             subject.assert_sound().await;
         }
         let claim = subject.claim_the(worker, id).await;
@@ -119,15 +128,15 @@ pub async fn nothing_wakes_before_all_of_it_is_there(subject: &Subject) {
     }
 }
 
-pub async fn a_moment_beside_a_signal_wakes_once(subject: &Subject) {
+pub async fn a_group_of_a_signal_and_a_deadline_wakes_once(subject: &Subject) {
     let until = || Park {
         deadline: for_time(10).deadline,
         ..for_signals(&["go"])
     };
     for order in [[Signal, Moment], [Moment, Signal]] {
         let (worker, id) = parked(subject, until()).await;
-        assert!(!comes(subject, id, &[], order[0]).await, "{order:?}");
-        assert!(comes(subject, id, &[], order[1]).await, "{order:?}");
+        assert!(!member_comes(subject, id, &[], order[0]).await, "{order:?}");
+        assert!(member_comes(subject, id, &[], order[1]).await, "{order:?}");
         let claim = subject.claim_the(worker, id).await;
         assert_eq!(names_of(&claim.inbox), ["go"]);
         assert_eq!((claim.joined, claim.attempt), (None, 0));
@@ -135,9 +144,9 @@ pub async fn a_moment_beside_a_signal_wakes_once(subject: &Subject) {
     }
 }
 
-pub async fn ends_are_counted_one_by_one(subject: &Subject) {
+pub async fn finished_children_of_a_group_are_counted_one_by_one(subject: &Subject) {
     let (worker, id, children) = subject.awaiting(tasks(3), for_all(3)).await;
-    comes(subject, id, &[], Signal).await;
+    member_comes(subject, id, &[], Signal).await;
     for (ended, expected) in [(1, 2), (0, 1)] {
         subject.commit(&children[ended], done()).await;
         let row = subject.get(id).await;
@@ -154,19 +163,26 @@ pub async fn ends_are_counted_one_by_one(subject: &Subject) {
     subject.pass(seconds(10));
     assert_eq!(fired(subject).await, [id]);
     let claim = subject.claim_the(worker, id).await;
-    assert_eq!(claim.joined, Some(Joined::All), "the time decided no join");
+    assert_eq!(
+        claim.joined,
+        Some(Joined::All),
+        "the deadline did not decide the join"
+    );
 }
 
-/// The timers know the next deadline all the time.
-pub async fn a_moment_that_passes_is_not_told(subject: &Subject) {
+/// The timers see the deadline until it has passed.
+pub async fn a_deadline_that_passes_before_its_group_is_complete_is_cleared(subject: &Subject) {
     let (_, id, children) = subject.awaiting(tasks(1), for_all(1)).await;
     subject.pass(seconds(4));
-    let told = subject.store.fire(9).await.unwrap();
-    assert_eq!(told.next_due_in, Some(seconds(6)));
+    let answer = subject.store.fire(9).await.unwrap();
+    assert_eq!(answer.next_due_in, Some(seconds(6)));
     subject.pass(seconds(6));
-    let told = subject.store.fire(9).await.unwrap();
-    assert_eq!((told.woken_instances, told.next_due_in), (Vec::new(), None));
-    assert!(told.woken.is_empty() && !told.cascades);
+    let answer = subject.store.fire(9).await.unwrap();
+    assert_eq!(
+        (answer.woken_instances, answer.next_due_in),
+        (Vec::new(), None)
+    );
+    assert!(answer.woken.is_empty() && !answer.cascades);
     let row = subject.get(id).await;
     assert_eq!(missing(&row), (true, 1, false));
     assert_eq!(joined(&row), None);
@@ -174,28 +190,27 @@ pub async fn a_moment_that_passes_is_not_told(subject: &Subject) {
     subject.pass(seconds(5));
     fired(subject).await;
     subject.assert_unchanged(&row).await;
-    comes(subject, id, &children, Children).await;
-    assert!(comes(subject, id, &[], Signal).await);
+    member_comes(subject, id, &children, Children).await;
+    assert!(member_comes(subject, id, &[], Signal).await);
 }
 
-/// A deadline that has passed counts even if `fire` was not called since.
-pub async fn a_moment_that_nobody_told_is_over_all_the_same(subject: &Subject) {
+pub async fn a_passed_deadline_counts_even_if_it_was_not_fired(subject: &Subject) {
     let (worker, id, children) = subject.awaiting(tasks(1), for_all(1)).await;
-    comes(subject, id, &[], Signal).await;
+    member_comes(subject, id, &[], Signal).await;
     subject.pass(seconds(10));
-    assert!(comes(subject, id, &children, Children).await);
+    assert!(member_comes(subject, id, &children, Children).await);
     assert_eq!(fired(subject).await, []);
     let claim = subject.claim_the(worker, id).await;
     subject.commit(&claim, done()).await;
     let (_, id, children) = subject.awaiting(tasks(1), for_all(1)).await;
     subject.pass(seconds(10));
-    assert!(!comes(subject, id, &children, Children).await);
-    assert!(comes(subject, id, &[], Signal).await);
+    assert!(!member_comes(subject, id, &children, Children).await);
+    assert!(member_comes(subject, id, &[], Signal).await);
     assert_eq!(fired(subject).await, []);
     assert_eq!(subject.status(id).await, Status::Runnable);
 }
 
-pub async fn the_signal_that_completes_it_is_the_one_that_wakes(subject: &Subject) {
+pub async fn only_the_signal_that_completes_its_group_wakes(subject: &Subject) {
     let (worker, id) = parked(subject, for_signals(&["go", "halt", "turn"])).await;
     let (_, woke) = subject.arrives(signal(id, "turn")).await;
     assert!(!woke);
@@ -219,7 +234,7 @@ pub async fn the_signal_that_completes_it_is_the_one_that_wakes(subject: &Subjec
     assert_eq!(names_of(claim.awaited()), [""; 0]);
 }
 
-pub async fn a_second_signal_of_a_name_completes_nothing(subject: &Subject) {
+pub async fn a_second_signal_of_the_same_name_does_not_complete_a_group(subject: &Subject) {
     let (_, id) = parked(subject, for_signals(&["go", "halt"])).await;
     let keyed = || signal(id, "go").dedup_key("once");
     subject.arrives(keyed()).await;
@@ -234,8 +249,7 @@ pub async fn a_second_signal_of_a_name_completes_nothing(subject: &Subject) {
     assert!(woke);
 }
 
-/// A delivery for a worker claims only workflows whose group is complete.
-pub async fn a_delivery_hands_over_only_what_is_complete(subject: &Subject) {
+pub async fn a_delivery_claims_only_workflows_whose_group_is_complete(subject: &Subject) {
     let (worker, id) = parked(subject, for_signals(&["go", "halt"])).await;
     let before = subject.get(id).await;
     let delivered = subject.deliver_for(worker, vec![signal(id, "go")]).await;
@@ -259,7 +273,7 @@ pub async fn a_delivery_hands_over_only_what_is_complete(subject: &Subject) {
     assert_eq!(fired(subject).await, [id]);
 }
 
-pub async fn a_signal_or_insert_takes_its_name_off(subject: &Subject) {
+pub async fn a_signal_or_insert_removes_its_name_from_the_awaited_signals(subject: &Subject) {
     let (_, claim) = subject.running(task().correlation_key("k")).await;
     let outcome = start_and_park(tasks(1), for_all(1));
     subject.commit(&claim, outcome).await;
@@ -276,11 +290,11 @@ pub async fn a_signal_or_insert_takes_its_name_off(subject: &Subject) {
     assert_eq!(missing(&row), (true, 0, true));
 }
 
-pub async fn a_bad_end_wakes_whatever_is_missing(subject: &Subject) {
+pub async fn a_failed_child_wakes_an_incomplete_group(subject: &Subject) {
     for before in [&[][..], &[Signal], &[Moment], &[Signal, Moment]] {
         let (worker, id, children) = subject.awaiting(tasks(2), for_all(2)).await;
-        for what in before {
-            comes(subject, id, &[], *what).await;
+        for member in before {
+            member_comes(subject, id, &[], *member).await;
         }
         subject.commit(&children[1], stop()).await;
         let row = subject.get(id).await;
@@ -295,7 +309,7 @@ pub async fn a_bad_end_wakes_whatever_is_missing(subject: &Subject) {
 }
 
 /// I2: nothing is missed between the check and the park.
-pub async fn what_is_there_before_the_park_is_not_waited_for(subject: &Subject) {
+pub async fn a_group_does_not_wait_for_members_that_came_before_the_park(subject: &Subject) {
     let past = || Some(Due::At(subject.now() - seconds(1)));
     let (worker, claim) = subject.flowing(tasks(2)).await;
     let children = subject.claim(worker, 9).await;
@@ -311,8 +325,8 @@ pub async fn what_is_there_before_the_park_is_not_waited_for(subject: &Subject) 
     assert_eq!(status, Status::AwaitingChildren);
     let row = subject.get(claim.id).await;
     assert_eq!((missing(&row), row.children_pending), ((true, 0, false), 1));
-    assert!(comes(subject, claim.id, &children[1..], Children).await);
-    // All of it.
+    assert!(member_comes(subject, claim.id, &children[1..], Children).await);
+    // The whole group is there.
     let claim = subject.claim_the(worker, claim.id).await;
     let kept = Claim {
         awaits: Vec::new(),
@@ -322,7 +336,7 @@ pub async fn what_is_there_before_the_park_is_not_waited_for(subject: &Subject) 
     assert_eq!(status, Status::Runnable);
     let row = subject.get(claim.id).await;
     assert_eq!((row.needs_all, joined(&row)), (false, Some(Joined::All)));
-    // All but a name.
+    // Only one name is missing.
     let claim = subject.claim_the(worker, claim.id).await;
     let until = Park {
         names: vec!["halt".into(), "go".into()],
@@ -335,7 +349,7 @@ pub async fn what_is_there_before_the_park_is_not_waited_for(subject: &Subject) 
     assert_eq!((row.needs_all, row.await_deadline), (true, None));
 }
 
-pub async fn a_bad_end_before_the_park_keeps_it_from_parking(subject: &Subject) {
+pub async fn a_group_with_a_failed_child_does_not_park(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(2)).await;
     let children = subject.claim(worker, 9).await;
     subject.commit(&children[0], stop()).await;
@@ -349,7 +363,7 @@ pub async fn a_bad_end_before_the_park_keeps_it_from_parking(subject: &Subject) 
     );
 }
 
-pub async fn a_park_and_the_last_end_in_one_batch_meet(subject: &Subject) {
+pub async fn a_group_counts_the_last_child_that_finishes_in_its_batch(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(1)).await;
     let children = subject.claim(worker, 9).await;
     let until = all_of(for_anything(for_ends(&[1], &ids_of(&children), 1)));
@@ -363,20 +377,20 @@ pub async fn a_park_and_the_last_end_in_one_batch_meet(subject: &Subject) {
     assert_eq!((row.needs_all, joined(&row)), (true, Some(Joined::All)));
 }
 
-pub async fn a_cancel_wakes_whatever_is_missing(subject: &Subject) {
+pub async fn a_cancel_wakes_an_incomplete_group(subject: &Subject) {
     for order in ORDERS {
         for came in 0..order.len() {
             let (worker, id, children) = subject.awaiting(tasks(1), for_all(1)).await;
-            for what in &order[..came] {
-                comes(subject, id, &children, *what).await;
+            for member in &order[..came] {
+                member_comes(subject, id, &children, *member).await;
             }
             let before = subject.get(id).await.status;
             let answer = subject.cancel(id).await;
             assert_eq!(answer, CancelAnswer::Requested(before), "{order:?} {came}");
             let row = subject.get(id).await;
             assert_eq!((row.status, row.needs_all), (Status::Runnable, false));
-            for what in &order[came..] {
-                comes(subject, id, &children, *what).await;
+            for member in &order[came..] {
+                member_comes(subject, id, &children, *member).await;
             }
             let claim = subject.claim_the(worker, id).await;
             assert!(claim.is_to_answer_cancel());
@@ -385,9 +399,9 @@ pub async fn a_cancel_wakes_whatever_is_missing(subject: &Subject) {
     }
 }
 
-pub async fn one_that_needs_all_can_be_terminated_and_retried(subject: &Subject) {
+pub async fn a_workflow_that_needs_all_can_be_terminated_and_retried(subject: &Subject) {
     let (worker, id, children) = subject.awaiting(tasks(1), for_all(1)).await;
-    comes(subject, id, &children, Children).await;
+    member_comes(subject, id, &children, Children).await;
     let answer = subject.terminate(id).await;
     assert_eq!(answer, TerminateAnswer::Terminated(Status::AwaitingSignal));
     let row = subject.get(id).await;
@@ -399,11 +413,11 @@ pub async fn one_that_needs_all_can_be_terminated_and_retried(subject: &Subject)
         .await;
     assert!(!subject.get(id).await.needs_all);
     let (_, woke) = subject.arrives(signal(id, "go")).await;
-    assert!(woke, "this park is for whatever comes first");
+    assert!(woke, "this park waits for the first of its signals");
 }
 
-/// Needing all applies to one park only, not to the next of any kind.
-pub async fn the_next_wait_is_for_whatever_comes_first(subject: &Subject) {
+/// `needs_all` applies to one park only. The next park of any kind is independent of it.
+pub async fn the_wait_after_a_group_is_woken_by_the_first_signal(subject: &Subject) {
     for outcome in [
         park(for_anything(for_ends(&[1], &[], 1))),
         park(for_signals(&["go", "halt"])),
@@ -424,7 +438,7 @@ pub async fn the_next_wait_is_for_whatever_comes_first(subject: &Subject) {
 }
 
 /// I9: a workflow whose children have finished changes its status.
-pub async fn the_last_end_releases_a_key_whose_scope_it_leaves(subject: &Subject) {
+pub async fn the_end_of_the_last_child_releases_a_key_whose_scope_is_left(subject: &Subject) {
     for (statuses, holds) in [
         (vec![Status::AwaitingChildren], false),
         (vec![Status::AwaitingChildren, Status::AwaitingSignal], true),
@@ -436,18 +450,18 @@ pub async fn the_last_end_releases_a_key_whose_scope_it_leaves(subject: &Subject
         subject.commit(&claim, outcome).await;
         let children = subject.claim(worker, 9).await;
         assert!(subject.get(claim.id).await.holds_key);
-        comes(subject, claim.id, &children, Children).await;
+        member_comes(subject, claim.id, &children, Children).await;
         let row = subject.get(claim.id).await;
         assert_eq!((row.status, row.holds_key), (Status::AwaitingSignal, holds));
         subject.terminate(claim.id).await;
     }
 }
 
-pub async fn only_what_can_be_counted_can_be_needed(subject: &Subject) {
+pub async fn groups_that_cannot_be_counted_are_rejected(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let sets = vec![starting(1, 0..=0), starting(1, 1..=1)];
     for outcome in [
-        start_and_park(tasks(2), all_of(for_parts(sets))),
+        start_and_park(tasks(2), all_of(for_join_sets(sets))),
         park(all_of(for_signals(&["go", "go"]))),
         park(all_of(Park::default())),
     ] {
@@ -459,12 +473,12 @@ pub async fn only_what_can_be_counted_can_be_needed(subject: &Subject) {
         .await;
 }
 
-/// The workflow then checks itself what is missing.
-pub async fn the_reconciler_wakes_one_whose_children_have_ended_unseen(subject: &Subject) {
+/// The woken workflow checks for itself what is missing.
+pub async fn the_reconciler_wakes_a_group_whose_finished_child_was_not_counted(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(1)).await;
     let children = subject.claim(worker, 9).await;
     subject.commit(&children[0], done()).await;
-    // The result of a lost count: it waits for a child that has finished.
+    // The result of a lost count: the workflow waits for a child that has finished.
     let until = all_of(for_anything(for_ends(&[1], &[], 1)));
     subject.commit(&claim, park(until)).await;
     let everything = ReconcileRequest {

@@ -1,4 +1,4 @@
-//! Histories: events are read back in order, and only those of outcomes that were written.
+//! Histories: events are read back in order. Only outcomes that were written have added events.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -8,8 +8,8 @@ use outlast_core::{
     limits,
 };
 
-/// The positions of events, in the order in which they are read.
-fn places(history: &[Event]) -> Vec<i32> {
+/// Returns the positions of events, in the order in which they are read.
+fn positions(history: &[Event]) -> Vec<i32> {
     history.iter().map(|event| event.seq).collect()
 }
 
@@ -25,27 +25,30 @@ pub async fn events_are_numbered_from_one_over_all_commits_of_a_run(subject: &Su
         assert_eq!((row.run, row.events), (1, total));
     }
     let history = subject.history(claim.id, 1).await;
-    assert_eq!(places(&history), [1, 2, 3, 4, 5]);
+    assert_eq!(positions(&history), [1, 2, 3, 4, 5]);
     assert!(history.iter().all(|event| event.run == 1));
-    let names = subject.told(claim.id, 1).await;
+    let names = subject.event_names(claim.id, 1).await;
     assert_eq!(names, ["e0", "e1", "e0", "e1", "e2"]);
 }
 
-pub async fn where_a_history_stands_is_looked_for_when_it_is_said_wrongly(subject: &Subject) {
+pub async fn a_commit_with_a_wrong_history_position_still_appends_its_events(subject: &Subject) {
     let (_, mut claim) = subject.running(task()).await;
     let mark = |run, events| Some(HistoryPosition { run, events });
-    for said in [mark(1, 0), mark(1, 7), mark(2, 2), None, mark(1, 4)] {
+    for expected in [mark(1, 0), mark(1, 7), mark(2, 2), None, mark(1, 4)] {
         let commit = Commit {
-            mark: said,
+            mark: expected,
             ..commit_with(&claim, flow_on(), events(1))
         };
         let committed = subject.store.commit(vec![commit].into()).await.unwrap();
         let revision = claim.revision.next();
         let written = subject.committed(revision, Status::Executing);
-        assert_eq!(committed.answers, [written], "{said:?}");
+        assert_eq!(committed.answers, [written], "{expected:?}");
         claim = kept(&claim);
     }
-    assert_eq!(places(&subject.history(claim.id, 1).await), [1, 2, 3, 4, 5]);
+    assert_eq!(
+        positions(&subject.history(claim.id, 1).await),
+        [1, 2, 3, 4, 5]
+    );
 }
 
 pub async fn every_outcome_can_have_events(subject: &Subject) {
@@ -75,7 +78,7 @@ pub async fn every_outcome_can_have_events(subject: &Subject) {
         let run = i32::from(outcome != renew());
         let led_to = subject.commit_events(&claim, outcome, events(2)).await;
         assert_eq!(led_to, status);
-        assert_eq!(subject.told(id, 1).await, ["e0", "e1"], "{status}");
+        assert_eq!(subject.event_names(id, 1).await, ["e0", "e1"], "{status}");
         assert_eq!(subject.get(id).await.events, 2 * run);
         subject.terminate(id).await;
         for child in subject.child_ids(id, 1).await {
@@ -84,7 +87,7 @@ pub async fn every_outcome_can_have_events(subject: &Subject) {
     }
 }
 
-pub async fn an_event_comes_back_as_it_was(subject: &Subject) {
+pub async fn an_event_is_read_back_as_it_was_written(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let mut given: Vec<NewEvent> = EventKind::ALL.iter().map(|it| event(*it, "n")).collect();
     given[0].name = String::new();
@@ -113,7 +116,7 @@ pub async fn an_event_comes_back_as_it_was(subject: &Subject) {
     assert_eq!(history, expected);
 }
 
-pub async fn an_event_has_its_own_moment_or_that_of_the_commit(subject: &Subject) {
+pub async fn an_event_has_its_own_time_or_that_of_the_commit(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let ago = subject.now() + seconds(1);
     subject.pass(seconds(5));
@@ -122,7 +125,7 @@ pub async fn an_event_has_its_own_moment_or_that_of_the_commit(subject: &Subject
     let answer = subject.try_commit_events(&claim, flow_on(), given).await;
     let revision = claim.revision.next();
     let written = subject.committed(revision, Status::Executing);
-    assert_eq!(answer, written, "the answer tells the moment");
+    assert_eq!(answer, written, "the answer has the time of the commit");
     let moments = subject.history(claim.id, 1).await.into_iter();
     let moments: Vec<Timestamp> = moments.map(|event| event.at).collect();
     assert_eq!(moments, [subject.now(), ago, subject.now()]);
@@ -153,7 +156,7 @@ pub async fn a_lost_outcome_writes_no_event(subject: &Subject) {
     let twice = [events(1), events(2)].map(|it| commit_with(&current, flow_on(), it));
     let answers = subject.commit_all(twice.into()).await.answers;
     assert_eq!(answers[1], Answer::Lost);
-    assert_eq!(subject.told(claim.id, 1).await, ["e0", "e0"]);
+    assert_eq!(subject.event_names(claim.id, 1).await, ["e0", "e0"]);
     subject.terminate(claim.id).await;
     let current = kept(&current);
     let late = subject.try_commit_events(&current, done(), events(1)).await;
@@ -162,7 +165,7 @@ pub async fn a_lost_outcome_writes_no_event(subject: &Subject) {
     assert_eq!(subject.history(claim.id, 1).await.len(), 2);
 }
 
-pub async fn a_bad_event_rejects_its_outcome_alone(subject: &Subject) {
+pub async fn a_bad_event_rejects_only_its_own_outcome(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(3)).await;
     let claims = subject.claim(worker, 3).await;
@@ -200,7 +203,7 @@ pub async fn a_bad_event_rejects_its_outcome_alone(subject: &Subject) {
     assert_eq!(subject.get(claims[2].id).await.events, 5);
 }
 
-/// Returns the claim after so many outcomes that kept it.
+/// Returns the claim after this many outcomes that kept it.
 fn at_revision(claim: &Claim, outcomes: usize) -> Claim {
     (0..outcomes).fold(claim.clone(), |claim, _| kept(&claim))
 }
@@ -234,7 +237,7 @@ pub async fn a_history_is_read_page_by_page(subject: &Subject) {
             after,
             max,
         };
-        places(&subject.store.history(request).await.unwrap())
+        positions(&subject.store.history(request).await.unwrap())
     };
     assert_eq!(page(0, 3).await, [1, 2, 3]);
     assert_eq!(page(3, 3).await, [4, 5, 6]);
@@ -253,16 +256,16 @@ pub async fn a_history_is_read_page_by_page(subject: &Subject) {
     assert_eq!(refused.kind(), outlast_core::ErrorKind::Invalid);
 }
 
-pub async fn a_history_of_nobody_is_empty(subject: &Subject) {
+pub async fn the_history_of_an_unknown_instance_or_run_is_empty(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
-    assert_eq!(subject.runs(claim.id).await, [], "nothing is told yet");
+    assert_eq!(subject.runs(claim.id).await, [], "no event is written yet");
     subject.commit_events(&claim, flow_on(), events(1)).await;
     for run in [0, 2, -1] {
         assert_eq!(subject.history(claim.id, run).await, []);
     }
-    let nobody = InstanceId(claim.id.0 + 1_000_000);
-    assert_eq!(subject.history(nobody, 1).await, []);
-    assert_eq!(subject.runs(nobody).await, []);
+    let unknown = InstanceId(claim.id.0 + 1_000_000);
+    assert_eq!(subject.history(unknown, 1).await, []);
+    assert_eq!(subject.runs(unknown).await, []);
 }
 
 pub async fn runs_are_summed_up_by_their_first_and_last_events(subject: &Subject) {
@@ -302,7 +305,7 @@ pub async fn runs_are_summed_up_by_their_first_and_last_events(subject: &Subject
     assert_eq!(subject.runs(claim.id).await, [first, second]);
 }
 
-pub async fn every_claim_tells_how_long_its_history_is(subject: &Subject) {
+pub async fn every_claim_has_the_run_and_length_of_its_history(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject
         .commit_events(&claim, park(for_signals(&["go"])), events(3))
@@ -321,7 +324,7 @@ pub async fn every_claim_tells_how_long_its_history_is(subject: &Subject) {
     assert_eq!((row.run, row.events, row.joining), (1, 0, None));
 }
 
-pub async fn claims_that_are_given_up_leave_the_history_alone(subject: &Subject) {
+pub async fn releases_and_crashes_leave_the_history_unchanged(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject
         .commit_events(&claim, flow_requeue(), events(2))
@@ -351,10 +354,10 @@ pub async fn a_workflow_ends_with_its_error_value(subject: &Subject) {
     let children = start_and_park(tasks(2), for_ends(&[1], &[], 2));
     subject.commit(&parent, children).await;
     let claims = subject.claim(worker, 2).await;
-    let ends = [stop_with(r#"{"paper":0}"#), stop()];
+    let ends = [fail_with(r#"{"paper":0}"#), stop()];
     for (claim, end) in claims.iter().zip(ends) {
         subject.commit_events(claim, end, events(1)).await;
-        assert_eq!(places(&subject.history(claim.id, 1).await), [1]);
+        assert_eq!(positions(&subject.history(claim.id, 1).await), [1]);
     }
     let children = subject.store.children(parent.id, Some(1), None).await;
     let children = children.unwrap();
@@ -373,11 +376,11 @@ pub async fn an_operators_retry_goes_on_with_the_history(subject: &Subject) {
     assert_eq!((claim.run, claim.events), (2, 2));
     subject.commit_events(&claim, done(), events(1)).await;
     let history = subject.history(claim.id, 2).await;
-    assert_eq!(places(&history), [1, 2, 3]);
+    assert_eq!(positions(&history), [1, 2, 3]);
 }
 
 /// Removing an instance removes the events of every run.
-pub async fn a_history_goes_with_its_instance_and_not_before(subject: &Subject) {
+pub async fn a_history_is_removed_with_its_instance_and_not_before(subject: &Subject) {
     let worker = subject.worker().await;
     let mut ids = Vec::new();
     for _ in 0..3 {
@@ -393,7 +396,7 @@ pub async fn a_history_goes_with_its_instance_and_not_before(subject: &Subject) 
         let runs = subject.runs(id).await.into_iter();
         runs.map(|run| run.events).collect::<Vec<i32>>()
     };
-    assert_eq!(lengths(ids[0]).await, [2, 3], "the end leaves it");
+    assert_eq!(lengths(ids[0]).await, [2, 3], "the end keeps the histories");
     let request = CollectRequest {
         retention: seconds(0),
         max: 1,
@@ -409,10 +412,10 @@ pub async fn a_history_goes_with_its_instance_and_not_before(subject: &Subject) 
     }
     assert_eq!(lengths(ids[2]).await, [2, 3]);
     let history = subject.history(ids[2], 2).await;
-    assert_eq!(places(&history), [1, 2, 3]);
+    assert_eq!(positions(&history), [1, 2, 3]);
 }
 
-pub async fn histories_of_one_batch_are_told_apart(subject: &Subject) {
+pub async fn histories_of_one_batch_are_kept_apart(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(4)).await;
     let claims = subject.claim(worker, 4).await;
@@ -426,7 +429,7 @@ pub async fn histories_of_one_batch_are_told_apart(subject: &Subject) {
     }
 }
 
-/// The events that a recording machine adds with each outcome.
+/// Makes the event that a machine with a history adds with each outcome.
 fn transition(step: &str) -> Vec<NewEvent> {
     vec![NewEvent {
         call: None,
@@ -434,27 +437,27 @@ fn transition(step: &str) -> Vec<NewEvent> {
     }]
 }
 
-/// Through kept, released and new claims, a wait, a join and a crash.
-pub async fn a_machine_has_one_history_however_it_goes_on(subject: &Subject) {
+/// The history goes on through kept, released and new claims.
+pub async fn a_machine_has_one_history_through_waits_joins_and_crashes(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let id = claim.id;
-    let tell = async |claim: &Claim, outcome, step: &str| {
+    let record = async |claim: &Claim, outcome, step: &str| {
         subject
             .commit_events(claim, outcome, transition(step))
             .await
     };
-    tell(&claim, keep("b"), "a").await;
-    tell(&kept(&claim), requeue("c"), "b").await;
+    record(&claim, keep("b"), "a").await;
+    record(&kept(&claim), requeue("c"), "b").await;
     let claim = subject.claim_the(worker, id).await;
     assert_eq!((claim.run, claim.events), (1, 2));
-    tell(&claim, again(seconds(0)), "c").await;
+    record(&claim, again(seconds(0)), "c").await;
     let claim = subject.claim_the(worker, id).await;
-    let parked = tell(&claim, wait_for(&["go"]), "c").await;
+    let parked = record(&claim, wait_for(&["go"]), "c").await;
     assert_eq!(parked, Status::AwaitingSignal);
     let delivered = subject.deliver_for(worker, vec![signal(id, "go")]).await;
     let claim = &delivered.claims[0];
     assert_eq!((claim.attempt, claim.events), (1, 4));
-    let joins = tell(claim, fan_out(tasks(1)), "d").await;
+    let joins = record(claim, fan_out(tasks(1)), "d").await;
     assert_eq!(joins, Status::AwaitingChildren);
     let children = subject.claim(worker, 10).await;
     subject.finish_all(&children).await;
@@ -464,16 +467,19 @@ pub async fn a_machine_has_one_history_however_it_goes_on(subject: &Subject) {
     let worker = subject.worker().await;
     let claim = subject.claim_the(worker, id).await;
     assert_eq!((claim.crashes, claim.events), (1, 5));
-    tell(&claim, done(), "e").await;
-    assert_eq!(subject.told(id, 1).await, ["a", "b", "c", "c", "d", "e"]);
+    record(&claim, done(), "e").await;
+    assert_eq!(
+        subject.event_names(id, 1).await,
+        ["a", "b", "c", "c", "d", "e"]
+    );
     let history = subject.history(id, 1).await;
-    assert_eq!(places(&history), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(positions(&history), [1, 2, 3, 4, 5, 6]);
     let runs = subject.runs(id).await;
     assert_eq!(runs[0].last, EventKind::Transitioned);
 }
 
 /// The event records the decided outcome. The next event shows that it led elsewhere.
-pub async fn an_outcome_that_meets_a_cancel_is_told_once(subject: &Subject) {
+pub async fn an_outcome_with_a_pending_cancel_is_recorded_once(subject: &Subject) {
     let outcomes = [wait_for(&["x"]), fan_out(tasks(2)), again(seconds(9))];
     for outcome in outcomes {
         let (worker, claim) = subject.running(task()).await;
@@ -482,7 +488,7 @@ pub async fn an_outcome_that_meets_a_cancel_is_told_once(subject: &Subject) {
             .commit_events(&claim, outcome, transition("a"))
             .await;
         assert_eq!(status, Status::Runnable);
-        assert_eq!(subject.told(claim.id, 1).await, ["a"]);
+        assert_eq!(subject.event_names(claim.id, 1).await, ["a"]);
         let claim = subject.claim_the(worker, claim.id).await;
         assert!(claim.is_to_answer_cancel());
         assert_eq!(claim.events, 1);
@@ -490,12 +496,11 @@ pub async fn an_outcome_that_meets_a_cancel_is_told_once(subject: &Subject) {
             .commit_events(&claim, cancel(), transition("b"))
             .await;
         assert_eq!(status, Status::Cancelled);
-        assert_eq!(subject.told(claim.id, 1).await, ["a", "b"]);
+        assert_eq!(subject.event_names(claim.id, 1).await, ["a", "b"]);
     }
 }
 
-/// Machines with and without a history, in one commit.
-pub async fn who_has_no_history_is_written_beside_who_has_one(subject: &Subject) {
+pub async fn one_commit_may_mix_instances_with_and_without_a_history(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(8)).await;
     let claims = subject.claim(worker, 8).await;
@@ -512,8 +517,8 @@ pub async fn who_has_no_history_is_written_beside_who_has_one(subject: &Subject)
     for (n, (claim, answer)) in claims.iter().zip(answers).enumerate() {
         let is_lost = answer == Answer::Lost;
         assert_eq!(is_lost, n == 1, "{answer:?}");
-        let told = i32::from(n < 4 && n != 1);
-        assert_eq!(subject.get(claim.id).await.events, told);
-        assert_eq!(subject.history(claim.id, 1).await.len(), told as usize);
+        let written = i32::from(n < 4 && n != 1);
+        assert_eq!(subject.get(claim.id).await.events, written);
+        assert_eq!(subject.history(claim.id, 1).await.len(), written as usize);
     }
 }

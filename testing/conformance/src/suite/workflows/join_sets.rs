@@ -14,7 +14,7 @@ use outlast_core::{
 /// Also returns the claims of the children.
 async fn a_group_and_a_lone_child(subject: &Subject) -> (WorkerId, InstanceId, Vec<Claim>) {
     let sets = vec![starting(1, 0..=2), starting(1, 3..=3)];
-    subject.awaiting(tasks(4), for_parts(sets)).await
+    subject.awaiting(tasks(4), for_join_sets(sets)).await
 }
 
 /// A join set of some of these started children, in the order of their positions.
@@ -24,8 +24,8 @@ fn of(children: &[Claim], awaited: &[usize]) -> JoinSet {
         let parent = children[n].parent;
         let elder = children[..n].iter().filter(|it| it.parent == parent);
         let (round, position) = (parent.unwrap().round, elder.count() as i32);
-        match ranges.iter_mut().find(|span| span.round == round) {
-            Some(span) => span.last = position,
+        match ranges.iter_mut().find(|range| range.round == round) {
+            Some(range) => range.last = position,
             None => ranges.push(ChildRange {
                 round,
                 first: position,
@@ -40,7 +40,7 @@ fn of(children: &[Claim], awaited: &[usize]) -> JoinSet {
     }
 }
 
-pub async fn a_park_says_every_part_that_it_waits_for(subject: &Subject) {
+pub async fn a_park_stores_every_join_set_that_it_waits_for(subject: &Subject) {
     let (_, id, _) = a_group_and_a_lone_child(subject).await;
     let row = subject.get(id).await;
     let expected = [
@@ -59,8 +59,8 @@ pub async fn a_park_says_every_part_that_it_waits_for(subject: &Subject) {
     subject.assert_sound().await;
 }
 
-/// The defect: with one count for all, children of a group wake a workflow that waits for one.
-pub async fn ends_of_one_part_do_not_wake_for_another(subject: &Subject) {
+/// The defect: with one count for all join sets, any child of the group wakes the workflow.
+pub async fn children_of_one_join_set_do_not_count_in_another(subject: &Subject) {
     let (_, id, children) = a_group_and_a_lone_child(subject).await;
     for (ended, expected) in [(0, [2, 1]), (2, [1, 1])] {
         subject.commit(&children[ended], done()).await;
@@ -75,7 +75,7 @@ pub async fn ends_of_one_part_do_not_wake_for_another(subject: &Subject) {
 }
 
 /// I6.
-pub async fn the_part_that_is_complete_wakes(subject: &Subject) {
+pub async fn a_complete_join_set_wakes_the_workflow(subject: &Subject) {
     let (worker, id, children) = a_group_and_a_lone_child(subject).await;
     subject.commit(&children[3], done()).await;
     let row = subject.get(id).await;
@@ -96,9 +96,9 @@ pub async fn the_part_that_is_complete_wakes(subject: &Subject) {
 }
 
 /// Defect 5 (docs/protocol.md), across join sets too.
-pub async fn siblings_of_several_parts_that_end_in_one_batch_are_counted_each(subject: &Subject) {
+pub async fn siblings_that_end_in_one_batch_count_in_their_own_join_sets(subject: &Subject) {
     let sets = vec![starting(1, 0..=2), starting(1, 3..=5)];
-    let (_, id, children) = subject.awaiting(tasks(6), for_parts(sets)).await;
+    let (_, id, children) = subject.awaiting(tasks(6), for_join_sets(sets)).await;
     let ended = [1, 4, 3].map(|n: usize| children[n].clone());
     subject.finish_all(&ended).await;
     let row = subject.get(id).await;
@@ -112,7 +112,7 @@ pub async fn siblings_of_several_parts_that_end_in_one_batch_are_counted_each(su
     assert_eq!((row.status, left(&row)), (Status::Runnable, vec![0, 0]));
 }
 
-pub async fn a_bad_end_of_any_part_wakes(subject: &Subject) {
+pub async fn a_failed_child_of_any_join_set_wakes_the_workflow(subject: &Subject) {
     for bad in [1, 3] {
         let (worker, id, children) = a_group_and_a_lone_child(subject).await;
         subject.commit(&children[bad], stop()).await;
@@ -128,25 +128,25 @@ pub async fn a_bad_end_of_any_part_wakes(subject: &Subject) {
     }
 }
 
-/// A child of several join sets counts in each, and is still one failure.
-pub async fn a_child_of_several_parts_is_counted_in_each(subject: &Subject) {
+/// A failed child of several join sets is still one failure.
+pub async fn a_child_of_several_join_sets_is_counted_in_each(subject: &Subject) {
     let both = || vec![starting(1, 0..=1), starting(1, 1..=3)];
-    let (worker, id, children) = subject.awaiting(tasks(4), for_parts(both())).await;
+    let (worker, id, children) = subject.awaiting(tasks(4), for_join_sets(both())).await;
     subject.commit(&children[1], done()).await;
     let row = subject.get(id).await;
     assert_eq!(left(&row), [1, 2]);
     subject.commit(&children[0], done()).await;
     subject.claim_the(worker, id).await;
-    let (_, id, children) = subject.awaiting(tasks(4), for_parts(both())).await;
+    let (_, id, children) = subject.awaiting(tasks(4), for_join_sets(both())).await;
     subject.commit(&children[1], stop()).await;
     let row = subject.get(id).await;
     assert_eq!((left(&row), counts(&row)), (vec![1, 2], (1, 1)));
 }
 
-/// A sibling of the same round at another position.
-pub async fn ends_outside_of_the_spans_are_not_counted(subject: &Subject) {
+/// These children are siblings in the same round, at other positions.
+pub async fn children_outside_the_ranges_of_a_join_set_are_not_counted(subject: &Subject) {
     let sets = vec![starting(1, 1..=2), starting(1, 4..=5)];
-    let (_, id, children) = subject.awaiting(tasks(7), for_parts(sets)).await;
+    let (_, id, children) = subject.awaiting(tasks(7), for_join_sets(sets)).await;
     let before = subject.get(id).await;
     subject.pass(seconds(1));
     subject.commit(&children[0], done()).await;
@@ -157,7 +157,7 @@ pub async fn ends_outside_of_the_spans_are_not_counted(subject: &Subject) {
 }
 
 /// I2: no finished child is missed between the check and the park, in any join set.
-pub async fn what_ended_before_the_park_is_counted_in_its_part(subject: &Subject) {
+pub async fn a_child_that_finished_before_the_park_counts_in_its_join_sets(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(3)).await;
     subject.commit(&claim, start(tasks(3))).await;
     let claim = kept(&claim);
@@ -165,7 +165,7 @@ pub async fn what_ended_before_the_park_is_counted_in_its_part(subject: &Subject
     let sets = || vec![of(&children, &[0, 1, 3]), of(&children, &[1, 4, 5])];
     subject.commit(&children[1], done()).await;
     subject.commit(&children[4], done()).await;
-    let status = subject.commit(&claim, park(for_parts(sets()))).await;
+    let status = subject.commit(&claim, park(for_join_sets(sets()))).await;
     assert_eq!(status, Status::AwaitingChildren);
     let row = subject.get(claim.id).await;
     assert_eq!((left(&row), row.children_pending), (vec![2, 1], 1));
@@ -173,15 +173,15 @@ pub async fn what_ended_before_the_park_is_counted_in_its_part(subject: &Subject
     subject.commit(&children[5], done()).await;
     let claim = subject.claim_the(worker, claim.id).await;
     // A complete join set prevents the park.
-    let status = subject.commit(&claim, park(for_parts(sets()))).await;
+    let status = subject.commit(&claim, park(for_join_sets(sets()))).await;
     assert_eq!(status, Status::Runnable);
     let row = subject.get(claim.id).await;
     assert_eq!((left(&row), joined(&row)), (vec![2, 0], Some(Joined::All)));
-    // So does a failed child of any of them.
+    // So does a failed child of any join set.
     subject.commit(&children[0], stop()).await;
     let claim = subject.claim_the(worker, claim.id).await;
     let first = vec![of(&children, &[3]), of(&children, &[0, 3])];
-    let status = subject.commit(&claim, park(for_parts(first))).await;
+    let status = subject.commit(&claim, park(for_join_sets(first))).await;
     assert_eq!(status, Status::Runnable);
     let row = subject.get(claim.id).await;
     assert_eq!(
@@ -190,20 +190,21 @@ pub async fn what_ended_before_the_park_is_counted_in_its_part(subject: &Subject
     );
 }
 
-/// A failed child of several join sets counts as one failure.
-pub async fn a_bad_end_before_the_park_is_one_for_all_parts(subject: &Subject) {
+pub async fn a_child_that_failed_before_the_park_is_one_failure_for_all_join_sets(
+    subject: &Subject,
+) {
     let (worker, claim) = subject.flowing(tasks(3)).await;
     let children = subject.claim(worker, 9).await;
     subject.commit(&children[1], stop()).await;
     let sets = vec![of(&children, &[0, 1]), of(&children, &[1, 2])];
-    subject.commit(&claim, park(for_parts(sets))).await;
+    subject.commit(&claim, park(for_join_sets(sets))).await;
     let row = subject.get(claim.id).await;
     assert_eq!((left(&row), counts(&row)), (vec![1, 1], (1, 1)));
     assert_eq!(joined(&row), Some(Joined::Failure));
 }
 
 /// A single child on either side of a group makes two ranges of one round.
-pub async fn a_part_may_stand_on_both_sides_of_another(subject: &Subject) {
+pub async fn a_join_set_may_lie_on_both_sides_of_another(subject: &Subject) {
     let sides = JoinSet {
         ranges: [starting(1, 0..=0), starting(1, 4..=4)]
             .into_iter()
@@ -212,7 +213,7 @@ pub async fn a_part_may_stand_on_both_sides_of_another(subject: &Subject) {
         count: 1,
         ..starting(1, 0..=0)
     };
-    let until = || for_parts(vec![starting(1, 1..=3), sides.clone()]);
+    let until = || for_join_sets(vec![starting(1, 1..=3), sides.clone()]);
     for side in [0, 4] {
         let (worker, id, children) = subject.awaiting(tasks(5), until()).await;
         subject.finish_all(&children[1..3]).await;
@@ -229,15 +230,15 @@ pub async fn a_part_may_stand_on_both_sides_of_another(subject: &Subject) {
     }
 }
 
-/// Any join set that contains the dropped child wakes, even if another waits for earlier children.
-pub async fn a_child_that_was_not_started_wakes_whichever_part_waits_for_it(subject: &Subject) {
+/// The workflow wakes even if another join set waits for children of earlier rounds.
+pub async fn a_dropped_child_of_any_join_set_wakes_the_workflow(subject: &Subject) {
     let elsewhere = later(task(), seconds(900)).correlation_key("k");
     subject.insert(elsewhere).await;
     let (worker, claim) = subject.flowing(tasks(2)).await;
     let children = subject.claim(worker, 9).await;
     let started = vec![task(), task().correlation_key("k")];
     let sets = vec![of(&children, &[0, 1]), starting(2, 0..=1)];
-    let outcome = start_and_park(started, for_parts(sets));
+    let outcome = start_and_park(started, for_join_sets(sets));
     assert_eq!(subject.commit(&claim, outcome).await, Status::Runnable);
     let row = subject.get(claim.id).await;
     assert_eq!((left(&row), counts(&row)), (vec![2, 2], (2, 0)));
@@ -247,12 +248,12 @@ pub async fn a_child_that_was_not_started_wakes_whichever_part_waits_for_it(subj
 /// The park does not see the finished children of its batch.
 ///
 /// They are counted after it, each in its join set.
-pub async fn a_park_and_ends_of_its_parts_in_one_batch_meet_once(subject: &Subject) {
+pub async fn a_park_counts_children_that_finish_in_its_batch_once_per_join_set(subject: &Subject) {
     for park_first in [true, false] {
         let (worker, claim) = subject.flowing(tasks(5)).await;
         let children = subject.claim(worker, 9).await;
         let sets = vec![of(&children, &[0, 1]), of(&children, &[2, 3, 4])];
-        let mut commits = vec![commit_of(&claim, park(for_parts(sets)))];
+        let mut commits = vec![commit_of(&claim, park(for_join_sets(sets)))];
         let ended = [0, 2, 3].map(|n: usize| commit_of(&children[n], done()));
         commits.extend(ended);
         if !park_first {
@@ -271,10 +272,10 @@ pub async fn a_park_and_ends_of_its_parts_in_one_batch_meet_once(subject: &Subje
     }
 }
 
-pub async fn as_many_parts_as_can_be_are_counted(subject: &Subject) {
+pub async fn the_largest_allowed_number_of_join_sets_is_counted(subject: &Subject) {
     let many = outlast_core::limits::JOIN_SETS_MAX as i32;
     let sets = (0..many).map(|n| starting(1, 2 * n..=2 * n + 1));
-    let until = for_parts(sets.collect());
+    let until = for_join_sets(sets.collect());
     let (_, id, children) = subject.awaiting(tasks(2 * many as usize), until).await;
     let firsts: Vec<Claim> = children.iter().step_by(2).cloned().collect();
     subject.finish_all(&firsts).await;
@@ -287,17 +288,17 @@ pub async fn as_many_parts_as_can_be_are_counted(subject: &Subject) {
     assert_eq!(subject.status(id).await, Status::Runnable);
 }
 
-pub async fn the_reconciler_wakes_one_of_whose_parts_nobody_lives(subject: &Subject) {
+pub async fn the_reconciler_wakes_a_workflow_whose_join_set_has_no_live_child(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(3)).await;
     let children = subject.claim(worker, 9).await;
     subject.commit(&children[2], done()).await;
-    // The result of a lost count: it waits for a child that has finished.
+    // The result of a lost count: the workflow waits for a child that has finished.
     let unseen = JoinSet {
         children: Vec::new(),
         ..of(&children, &[2])
     };
     let sets = vec![of(&children, &[0, 1]), unseen];
-    subject.commit(&claim, park(for_parts(sets))).await;
+    subject.commit(&claim, park(for_join_sets(sets))).await;
     let everything = ReconcileRequest {
         after: None,
         max: 1_000,

@@ -8,7 +8,7 @@ use outlast_core::{
 };
 
 /// The barrier of a workflow that has waited for no children.
-const OF_NOBODY: Barrier = Barrier {
+const WITHOUT_CHILDREN: Barrier = Barrier {
     until: Until::All,
     window: None,
     rest: ClosePolicy::Abandon,
@@ -18,7 +18,7 @@ const OF_NOBODY: Barrier = Barrier {
     joined: None,
 };
 
-pub async fn a_flow_that_goes_on_changes_neither_step_nor_state(subject: &Subject) {
+pub async fn a_workflow_that_goes_on_keeps_its_step_and_state(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.pass(seconds(1));
     let before = subject.get(claim.id).await;
@@ -35,7 +35,7 @@ pub async fn a_flow_that_goes_on_changes_neither_step_nor_state(subject: &Subjec
     assert_eq!(subject.commit(&kept(&claim), done()).await, Status::Done);
 }
 
-pub async fn a_flow_through_the_queue_gives_up_its_claim(subject: &Subject) {
+pub async fn a_workflow_that_goes_through_the_queue_gives_up_its_claim(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.commit(&claim, requeue("run")).await;
     let claim = subject.claim_the(worker, claim.id).await;
@@ -54,10 +54,10 @@ pub async fn a_flow_through_the_queue_gives_up_its_claim(subject: &Subject) {
     assert_eq!(subject.get(claim.id).await, expected);
     let again = subject.claim_the(worker, claim.id).await;
     assert_eq!((&again.step, &again.state), (&claim.step, &claim.state));
-    assert_eq!(again.entered, claim.entered, "it is the same visit");
+    assert_eq!(again.entered, claim.entered, "the visit is the same");
 }
 
-pub async fn a_flow_forgives_what_was_before(subject: &Subject) {
+pub async fn a_workflow_outcome_resets_attempts_crashes_and_the_last_error(subject: &Subject) {
     for then in [flow_on(), flow_requeue(), park(for_time(9))] {
         let (worker, claim) = subject.running(task()).await;
         let outcome = Outcome::Retry {
@@ -80,7 +80,7 @@ pub async fn a_flow_forgives_what_was_before(subject: &Subject) {
 }
 
 /// I7.
-pub async fn a_flow_consumes_what_it_received_and_nothing_else(subject: &Subject) {
+pub async fn a_workflow_outcome_consumes_only_the_received_signals(subject: &Subject) {
     for then in [
         flow_on(),
         flow_requeue(),
@@ -94,15 +94,19 @@ pub async fn a_flow_consumes_what_it_received_and_nothing_else(subject: &Subject
         subject.arrives(signal(id, "a")).await;
         subject.commit(&claim, then).await;
         assert_eq!(subject.inbox(id).await, ["b", "a"]);
-        assert_eq!(subject.signals(id).await.len(), 3, "the key is remembered");
+        assert_eq!(
+            subject.signals(id).await.len(),
+            3,
+            "the tombstone keeps the dedup key"
+        );
         assert_eq!(subject.get(id).await.awaits, None);
-        let everybody = subject.claim(worker, 9).await;
-        subject.finish_all(&everybody).await;
+        let claims = subject.claim(worker, 9).await;
+        subject.finish_all(&claims).await;
         subject.terminate(id).await;
     }
 }
 
-pub async fn a_flow_starts_children_as_a_round_of_their_own(subject: &Subject) {
+pub async fn a_workflow_outcome_starts_its_children_as_a_round_of_their_own(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let children = vec![
         task().on_parent_close(ClosePolicy::Terminate),
@@ -124,7 +128,7 @@ pub async fn a_flow_starts_children_as_a_round_of_their_own(subject: &Subject) {
         revision,
         round: 1,
         joining: Some(Vec::new()),
-        barrier: Some(OF_NOBODY),
+        barrier: Some(WITHOUT_CHILDREN),
         updated_at: subject.now(),
         ..before
     };
@@ -142,7 +146,7 @@ pub async fn a_flow_starts_children_as_a_round_of_their_own(subject: &Subject) {
     assert!(!child.windowed);
 }
 
-pub async fn rounds_follow_each_other_and_empty_ones_are_none(subject: &Subject) {
+pub async fn a_workflow_outcome_without_children_begins_no_round(subject: &Subject) {
     let (_, mut claim) = subject.flowing(tasks(2)).await;
     subject.commit(&claim, flow_on()).await;
     assert_eq!(subject.get(claim.id).await.round, 1);
@@ -158,7 +162,7 @@ pub async fn rounds_follow_each_other_and_empty_ones_are_none(subject: &Subject)
     assert_eq!(subject.child_ids(claim.id, 2).await.len(), 3);
 }
 
-pub async fn one_that_has_started_nobody_has_no_rounds_to_wait_for(subject: &Subject) {
+pub async fn a_workflow_without_children_has_no_rounds_to_wait_for(subject: &Subject) {
     for then in [flow_on(), flow_requeue(), park(for_time(1)), renew()] {
         let (_, claim) = subject.running(task()).await;
         subject.commit(&claim, then).await;
@@ -168,7 +172,7 @@ pub async fn one_that_has_started_nobody_has_no_rounds_to_wait_for(subject: &Sub
     }
 }
 
-pub async fn ends_of_children_nobody_waits_for_wake_nobody(subject: &Subject) {
+pub async fn finished_children_that_are_not_awaited_do_not_wake_the_workflow(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(4)).await;
     let children = subject.claim(worker, 9).await;
     let before = subject.get(claim.id).await;
@@ -186,7 +190,7 @@ pub async fn ends_of_children_nobody_waits_for_wake_nobody(subject: &Subject) {
 }
 
 /// The workflow no longer waits for the rounds of an earlier wait.
-pub async fn a_flow_that_goes_on_waits_for_no_round_any_more(subject: &Subject) {
+pub async fn a_workflow_that_goes_on_no_longer_waits_for_its_rounds(subject: &Subject) {
     let until = for_anything(for_ends(&[1], &[], 2));
     for (then, status) in [
         (flow_on(), Status::Executing),
@@ -197,7 +201,7 @@ pub async fn a_flow_that_goes_on_waits_for_no_round_any_more(subject: &Subject) 
         subject.arrives(signal(id, "go")).await;
         let row = subject.get(id).await;
         let sets = Some(vec![joining(&[1], 2)]);
-        assert_eq!(row.joining, sets, "it stays after the wake");
+        assert_eq!(row.joining, sets, "the join sets stay after the wake");
         let claim = subject.claim_the(worker, id).await;
         subject.commit(&claim, then).await;
         let after = subject.get(id).await;
@@ -210,7 +214,7 @@ pub async fn a_flow_that_goes_on_waits_for_no_round_any_more(subject: &Subject) 
     }
 }
 
-pub async fn children_that_were_not_started_are_told(subject: &Subject) {
+pub async fn dropped_children_are_reported_to_their_workflow(subject: &Subject) {
     let holder = subject
         .insert(later(task(), seconds(900)).correlation_key("k"))
         .await;
@@ -249,7 +253,7 @@ pub async fn a_workflow_is_claimed_without_its_children(subject: &Subject) {
     assert_eq!(
         subject.children(id, 1).await.len(),
         2,
-        "they can be asked for"
+        "a query returns the children"
     );
     let (worker, claim) = subject.flowing(tasks(1)).await;
     subject.commit(&claim, flow_requeue()).await;
@@ -257,7 +261,7 @@ pub async fn a_workflow_is_claimed_without_its_children(subject: &Subject) {
     assert!(claims.iter().all(|claim| claim.children.is_empty()));
 }
 
-pub async fn a_window_of_a_flow_lets_the_next_one_in(subject: &Subject) {
+pub async fn a_window_of_a_workflow_lets_the_next_child_start(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     let outcome = Outcome::Flow {
         children: tasks(4),
@@ -269,7 +273,7 @@ pub async fn a_window_of_a_flow_lets_the_next_one_in(subject: &Subject) {
     let children = subject.claim(worker, 9).await;
     assert_eq!(ids_of(&children), ids[..2]);
     assert!(children.iter().all(|child| child.windowed));
-    assert_eq!(subject.get(claim.id).await.barrier, Some(OF_NOBODY));
+    assert_eq!(subject.get(claim.id).await.barrier, Some(WITHOUT_CHILDREN));
     subject.commit(&children[0], stop()).await;
     let third = subject.claim_the(worker, ids[2]).await;
     subject.finish_all(&[children[1].clone(), third]).await;
@@ -288,7 +292,7 @@ pub async fn a_window_of_a_flow_lets_the_next_one_in(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 9).await, second[..1]);
 }
 
-pub async fn children_of_all_rounds_are_told_of_the_end(subject: &Subject) {
+pub async fn the_end_of_a_workflow_cascades_to_children_of_all_rounds(subject: &Subject) {
     let strict = |policy| vec![task().on_parent_close(policy)];
     let (_, claim) = subject.flowing(strict(ClosePolicy::Terminate)).await;
     subject
@@ -303,14 +307,14 @@ pub async fn children_of_all_rounds_are_told_of_the_end(subject: &Subject) {
     subject.cascade_all().await;
     let statuses = async |round| subject.child_statuses(claim.id, round).await;
     assert_eq!(statuses(1).await, [Status::Cancelled]);
-    let asked = subject.child_ids(claim.id, 2).await[0];
-    assert!(subject.cancel_reason(asked).await.is_some());
-    let left = subject.child_ids(claim.id, 3).await[0];
-    assert_eq!(subject.cancel_reason(left).await, None);
+    let cancelled = subject.child_ids(claim.id, 2).await[0];
+    assert!(subject.cancel_reason(cancelled).await.is_some());
+    let abandoned = subject.child_ids(claim.id, 3).await[0];
+    assert_eq!(subject.cancel_reason(abandoned).await, None);
 }
 
 /// I3.
-pub async fn a_lost_flow_starts_nobody(subject: &Subject) {
+pub async fn a_lost_workflow_outcome_starts_no_children(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     subject.commit(&claim, flow_on()).await;
     let before = subject.get(claim.id).await;
@@ -324,7 +328,7 @@ pub async fn a_lost_flow_starts_nobody(subject: &Subject) {
     assert_eq!(count, Count::Exactly(1));
 }
 
-pub async fn a_flow_that_cannot_be_stored_is_rejected(subject: &Subject) {
+pub async fn a_workflow_outcome_that_cannot_be_stored_is_rejected(subject: &Subject) {
     let (_, claim) = subject.running(task()).await;
     let before = subject.get(claim.id).await;
     let no_places = Outcome::Flow {
@@ -354,14 +358,14 @@ pub async fn a_flow_that_cannot_be_stored_is_rejected(subject: &Subject) {
         park(for_ends(&[2, 1], &[], 1)),
         park(for_ends(&[1, 1], &[], 1)),
         park(for_ends(&[1], &[some, some], 1)),
-        park(for_parts(Vec::new())),
-        park(for_parts(vec![part(&[1], &[], 1), part(&[], &[], 1)])),
-        park(for_parts(vec![
+        park(for_join_sets(Vec::new())),
+        park(for_join_sets(vec![part(&[1], &[], 1), part(&[], &[], 1)])),
+        park(for_join_sets(vec![
             part(&[1], &[], 1);
             outlast_core::limits::JOIN_SETS_MAX + 1
         ])),
-        park(for_parts(vec![starting(1, -1..=0)])),
-        park(for_parts(vec![JoinSet {
+        park(for_join_sets(vec![starting(1, -1..=0)])),
+        park(for_join_sets(vec![JoinSet {
             ranges: vec![backwards],
             ..part(&[1], &[], 1)
         }])),
@@ -376,8 +380,8 @@ pub async fn a_flow_that_cannot_be_stored_is_rejected(subject: &Subject) {
     subject.commit(&claim, done()).await;
 }
 
-/// The fan-out of a machine joins as usual, even if the instance had workflow outcomes before.
-pub async fn a_fan_out_after_a_flow_joins_its_own_round(subject: &Subject) {
+/// A machine's fan-out joins as usual, even if the instance had workflow outcomes before.
+pub async fn a_fan_out_after_a_workflow_outcome_joins_its_own_round(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(1)).await;
     let older = subject.claim_one(worker).await;
     subject.commit(&claim, fan_out(tasks(2))).await;
@@ -392,7 +396,7 @@ pub async fn a_fan_out_after_a_flow_joins_its_own_round(subject: &Subject) {
 }
 
 /// I8, I9.
-pub async fn keys_follow_a_workflow_as_they_do_a_machine(subject: &Subject) {
+pub async fn a_workflow_holds_its_keys_as_a_machine_does(subject: &Subject) {
     let scope = outlast_core::Scope::of([Status::Runnable, Status::Executing]).unwrap();
     let keyed = || task().partition_key("p").correlation("k", scope);
     let (worker, claim) = subject.running(keyed()).await;
@@ -404,7 +408,10 @@ pub async fn keys_follow_a_workflow_as_they_do_a_machine(subject: &Subject) {
     subject
         .commit(&kept(&claim), park(for_signals(&["go"])))
         .await;
-    assert!(!subject.get(claim.id).await.holds_key, "it left its scope");
+    assert!(
+        !subject.get(claim.id).await.holds_key,
+        "the status left the scope"
+    );
     let other: Claim = subject.claim_the(worker, next).await;
     subject.arrives(signal(claim.id, "go")).await;
     assert_eq!(subject.claim_ids(worker, 9).await, [], "its key is busy");

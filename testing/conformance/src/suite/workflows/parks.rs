@@ -1,4 +1,4 @@
-//! Parks of workflows on signals, a moment and children at once, and how a cancel meets them.
+//! Parks of workflows for signals, a deadline and children at once, and how a cancel meets them.
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -24,7 +24,7 @@ async fn fired(subject: &Subject) -> Vec<InstanceId> {
     subject.store.fire(100).await.unwrap().woken_instances
 }
 
-pub async fn a_park_for_a_signal_waits_where_it_is(subject: &Subject) {
+pub async fn a_workflow_that_parks_for_a_signal_stays_at_its_step(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.pass(seconds(1));
     let before = subject.get(claim.id).await;
@@ -54,7 +54,7 @@ pub async fn a_park_for_a_signal_waits_where_it_is(subject: &Subject) {
 }
 
 /// I2 and defect 2 (docs/protocol.md).
-pub async fn a_signal_that_is_there_keeps_it_from_parking(subject: &Subject) {
+pub async fn a_signal_in_the_inbox_keeps_the_workflow_from_parking(subject: &Subject) {
     let (worker, claim) = subject.running(task()).await;
     subject.arrives(signal(claim.id, "go")).await;
     subject.pass(seconds(1));
@@ -72,7 +72,7 @@ pub async fn a_signal_that_is_there_keeps_it_from_parking(subject: &Subject) {
 }
 
 /// Defect 11 (docs/protocol.md): received signals are consumed before the check.
-pub async fn what_was_received_does_not_wake_it_again(subject: &Subject) {
+pub async fn a_consumed_signal_does_not_wake_the_workflow_again(subject: &Subject) {
     let (worker, id) = parked(subject, for_signals(&["go"])).await;
     subject.arrives(signal(id, "go")).await;
     let claim = subject.claim_the(worker, id).await;
@@ -87,16 +87,20 @@ pub async fn what_was_received_does_not_wake_it_again(subject: &Subject) {
         ..commit_of(&claim, park(for_signals(&["go"])))
     };
     subject.commit_all(vec![some]).await;
-    assert_eq!(subject.status(id).await, Status::Runnable, "one is left");
+    assert_eq!(
+        subject.status(id).await,
+        Status::Runnable,
+        "one signal is left"
+    );
 }
 
-pub async fn a_park_for_a_moment_wakes_then(subject: &Subject) {
+pub async fn a_park_with_a_deadline_wakes_when_it_comes(subject: &Subject) {
     let at = subject.now() + seconds(7);
-    let by_itself = Park {
+    let until_then = Park {
         deadline: Some(Due::At(at)),
         ..Park::default()
     };
-    let (worker, id) = parked(subject, by_itself).await;
+    let (worker, id) = parked(subject, until_then).await;
     let (_, other) = parked(subject, for_time(7)).await;
     for id in [id, other] {
         let row = subject.get(id).await;
@@ -112,7 +116,7 @@ pub async fn a_park_for_a_moment_wakes_then(subject: &Subject) {
     assert_eq!((claim.joined, claim.attempt), (None, 0));
 }
 
-pub async fn a_moment_that_has_passed_wakes_at_once(subject: &Subject) {
+pub async fn a_park_with_a_passed_deadline_wakes_at_once(subject: &Subject) {
     subject.pass(seconds(60));
     let past = Park {
         deadline: Some(Due::At(subject.now() - seconds(30))),
@@ -125,7 +129,7 @@ pub async fn a_moment_that_has_passed_wakes_at_once(subject: &Subject) {
     subject.claim_the(worker, id).await;
 }
 
-pub async fn a_park_for_everything_says_all_of_it(subject: &Subject) {
+pub async fn a_park_stores_its_signals_its_deadline_and_its_join_set(subject: &Subject) {
     let until = for_anything(for_ends(&[1], &[], 2));
     let (_, id, _) = subject.awaiting(tasks(2), until).await;
     let row = subject.get(id).await;
@@ -135,12 +139,12 @@ pub async fn a_park_for_everything_says_all_of_it(subject: &Subject) {
     assert_eq!((row.joining, row.children_pending), (sets, 2));
 }
 
-/// The first event wakes the workflow, and the others do not wake it again.
-pub async fn a_signal_wakes_one_that_waits_for_children(subject: &Subject) {
+/// Later signals, finished children and the deadline do not wake the workflow again.
+pub async fn a_signal_wakes_a_workflow_that_waits_for_children(subject: &Subject) {
     let until = for_anything(for_ends(&[1], &[], 2));
     let (worker, id, children) = subject.awaiting(tasks(2), until).await;
     let (_, woke) = subject.arrives(signal(id, "other")).await;
-    assert!(!woke, "nobody waits for it");
+    assert!(!woke, "the park does not name this signal");
     subject.pass(seconds(1));
     let (_, woke) = subject.arrives(signal(id, "go")).await;
     assert!(woke);
@@ -160,7 +164,7 @@ pub async fn a_signal_wakes_one_that_waits_for_children(subject: &Subject) {
     assert_eq!(subject.claim_ids(worker, 9).await, []);
 }
 
-pub async fn a_moment_wakes_one_that_waits_for_children(subject: &Subject) {
+pub async fn a_deadline_wakes_a_workflow_that_waits_for_children(subject: &Subject) {
     let until = for_anything(for_ends(&[1], &[], 2));
     let (worker, id, children) = subject.awaiting(tasks(2), until).await;
     subject.pass(seconds(10));
@@ -181,7 +185,7 @@ pub async fn a_moment_wakes_one_that_waits_for_children(subject: &Subject) {
     assert_eq!(claim.joined, Some(Joined::Deadline));
 }
 
-pub async fn an_end_wakes_one_that_waits_for_a_signal_too(subject: &Subject) {
+pub async fn a_finished_child_wakes_a_workflow_that_also_waits_for_a_signal(subject: &Subject) {
     let until = for_anything(for_ends(&[1], &[], 1));
     let (worker, id, children) = subject.awaiting(tasks(2), until).await;
     subject.commit(&children[0], done()).await;
@@ -191,7 +195,11 @@ pub async fn an_end_wakes_one_that_waits_for_a_signal_too(subject: &Subject) {
         (woken.status, woken.await_deadline),
         (Status::Runnable, None)
     );
-    assert_eq!(woken.awaits, Some(vec!["go".into()]), "as after any wake");
+    assert_eq!(
+        woken.awaits,
+        Some(vec!["go".into()]),
+        "a wake keeps the names"
+    );
     let (_, woke) = subject.arrives(signal(id, "go")).await;
     assert!(!woke);
     subject.pass(seconds(20));
@@ -213,7 +221,7 @@ pub async fn a_machine_that_waits_for_children_is_not_woken_by_signals(subject: 
     assert_eq!(subject.status(id).await, Status::AwaitingChildren);
 }
 
-pub async fn a_signal_or_insert_wakes_one_that_waits_for_children(subject: &Subject) {
+pub async fn a_signal_or_insert_wakes_a_workflow_that_waits_for_children(subject: &Subject) {
     let (_, claim) = subject.running(task().correlation_key("k")).await;
     let until = for_anything(for_ends(&[1], &[], 1));
     subject
@@ -232,7 +240,7 @@ pub async fn a_signal_or_insert_wakes_one_that_waits_for_children(subject: &Subj
 }
 
 /// A workflow that has started children is only woken, not claimed.
-pub async fn a_delivery_hands_over_a_workflow_that_has_started_nobody(subject: &Subject) {
+pub async fn a_delivery_claims_a_workflow_that_has_started_no_children(subject: &Subject) {
     let (worker, id) = parked(subject, for_signals(&["go"])).await;
     let delivered = subject.deliver_for(worker, vec![signal(id, "go")]).await;
     assert_eq!(ids_of(&delivered.claims), [id]);
@@ -260,7 +268,7 @@ pub async fn a_cancel_wakes_a_parked_workflow(subject: &Subject) {
     assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingChildren));
     let row = subject.get(id).await;
     assert_eq!((row.status, row.await_deadline), (Status::Runnable, None));
-    assert_eq!(joined(&row), None, "a cancel decides no join");
+    assert_eq!(joined(&row), None, "a cancel does not decide a join");
     subject.commit(&children[0], done()).await;
     subject.assert_unchanged(&row).await;
     let claim = subject.claim_the(worker, id).await;
@@ -268,17 +276,19 @@ pub async fn a_cancel_wakes_a_parked_workflow(subject: &Subject) {
 }
 
 /// Makes a running workflow that received a signal and is cancelled while it runs.
-async fn asked_while_running(subject: &Subject) -> (WorkerId, Claim, CancelRequest) {
+async fn cancelled_while_running(subject: &Subject) -> (WorkerId, Claim, CancelRequest) {
     let (worker, id) = parked(subject, for_signals(&["go"])).await;
     subject.arrives(signal(id, "go")).await;
     let claim = subject.claim_the(worker, id).await;
     subject.cancel(id).await;
-    let asked = subject.get(id).await.cancel.unwrap();
-    (worker, claim, asked)
+    let requested = subject.get(id).await.cancel.unwrap();
+    (worker, claim, requested)
 }
 
-pub async fn a_flow_that_would_wait_or_start_children_is_told_of_the_cancel(subject: &Subject) {
-    let (_, claim, asked) = asked_while_running(subject).await;
+pub async fn a_workflow_that_would_park_or_start_children_gets_the_cancel_instead(
+    subject: &Subject,
+) {
+    let (_, claim, requested) = cancelled_while_running(subject).await;
     let before = subject.get(claim.id).await;
     subject.pass(seconds(1));
     let outcomes: [Outcome; 5] = [
@@ -292,33 +302,41 @@ pub async fn a_flow_that_would_wait_or_start_children_is_told_of_the_cancel(subj
         ),
     ];
     for outcome in outcomes {
-        let told = vec![event(EventKind::SignalConsumed, "go")];
-        let commits = vec![commit_with(&claim, outcome, told)];
+        let consumed = vec![event(EventKind::SignalConsumed, "go")];
+        let commits = vec![commit_with(&claim, outcome, consumed)];
         let committed = subject.commit_all(commits).await;
-        assert_eq!(committed.answers, [Answer::Cancel(asked.clone())]);
+        assert_eq!(committed.answers, [Answer::Cancel(requested.clone())]);
         subject.assert_unchanged(&before).await;
     }
     assert_eq!(subject.history(claim.id, 1).await, []);
-    assert_eq!(subject.inbox(claim.id).await, ["go"], "nothing is consumed");
+    assert_eq!(
+        subject.inbox(claim.id).await,
+        ["go"],
+        "no signal is consumed"
+    );
     let count = subject.store.count(Default::default()).await.unwrap();
-    assert_eq!(count, outlast_core::Count::Exactly(1), "nobody was started");
+    assert_eq!(
+        count,
+        outlast_core::Count::Exactly(1),
+        "no child was started"
+    );
     // The claim is still valid.
     subject.commit(&claim, flow_on()).await;
     assert_eq!(subject.inbox(claim.id).await, [""; 0]);
 }
 
-pub async fn a_flow_that_goes_on_is_written_in_spite_of_a_cancel(subject: &Subject) {
-    let (worker, claim, asked) = asked_while_running(subject).await;
+pub async fn a_workflow_that_goes_on_is_committed_despite_a_cancel(subject: &Subject) {
+    let (worker, claim, requested) = cancelled_while_running(subject).await;
     let answer = subject
         .try_commit_events(&claim, flow_on(), events(1))
         .await;
-    let told = Answer::Committed {
+    let expected = Answer::Committed {
         revision: claim.revision.next(),
         status: Status::Executing,
-        cancel: Some(asked),
+        cancel: Some(requested),
         at: subject.now(),
     };
-    assert_eq!(answer, told);
+    assert_eq!(answer, expected);
     let claim = kept(&claim);
     let answer = subject.try_commit(&claim, flow_requeue()).await;
     let revision = claim.revision.next();
@@ -328,7 +346,7 @@ pub async fn a_flow_that_goes_on_is_written_in_spite_of_a_cancel(subject: &Subje
     assert_eq!(claim.events, 1);
 }
 
-pub async fn a_flow_that_answers_the_cancel_does_what_it_says(subject: &Subject) {
+pub async fn a_workflow_outcome_that_answers_a_cancel_is_applied_in_full(subject: &Subject) {
     let until = for_ends(&[1], &[], 1);
     let outcomes = [
         (park(for_signals(&["go"])), Status::AwaitingSignal),
@@ -338,8 +356,8 @@ pub async fn a_flow_that_answers_the_cancel_does_what_it_says(subject: &Subject)
         (flow_requeue(), Status::Runnable),
     ];
     for (outcome, status) in outcomes {
-        let (_, mut claim, asked) = asked_while_running(subject).await;
-        claim.cancel = Some(asked);
+        let (_, mut claim, requested) = cancelled_while_running(subject).await;
+        claim.cancel = Some(requested);
         let answer = subject.try_commit(&claim, outcome).await;
         let revision = claim.revision.next();
         assert_eq!(answer, subject.committed(revision, status));
@@ -351,10 +369,10 @@ pub async fn a_flow_that_answers_the_cancel_does_what_it_says(subject: &Subject)
     }
 }
 
-/// This holds whatever history position the commit expects.
-pub async fn a_flow_that_answers_the_cancel_is_not_told_of_it_again(subject: &Subject) {
-    let (_, mut claim, asked) = asked_while_running(subject).await;
-    claim.cancel = Some(asked);
+/// The history position that the commit expects does not matter.
+pub async fn a_workflow_that_answers_a_cancel_does_not_get_it_again(subject: &Subject) {
+    let (_, mut claim, requested) = cancelled_while_running(subject).await;
+    claim.cancel = Some(requested);
     let mark = HistoryPosition { run: 1, events: 7 };
     for _ in 0..2 {
         let commit = Commit {
@@ -370,9 +388,9 @@ pub async fn a_flow_that_answers_the_cancel_is_not_told_of_it_again(subject: &Su
 }
 
 /// The outcome after the answer is applied in full.
-pub async fn after_its_answer_a_workflow_parks_like_any(subject: &Subject) {
-    let (worker, mut claim, asked) = asked_while_running(subject).await;
-    claim.cancel = Some(asked);
+pub async fn a_workflow_parks_as_usual_after_it_answered_a_cancel(subject: &Subject) {
+    let (worker, mut claim, requested) = cancelled_while_running(subject).await;
+    claim.cancel = Some(requested);
     subject.commit(&claim, flow_requeue()).await;
     let claim = subject.claim_the(worker, claim.id).await;
     assert!(!claim.is_to_answer_cancel());
@@ -381,12 +399,12 @@ pub async fn after_its_answer_a_workflow_parks_like_any(subject: &Subject) {
     assert_eq!(status, Status::AwaitingChildren);
 }
 
-pub async fn a_cancel_in_a_batch_concerns_its_own_alone(subject: &Subject) {
+pub async fn a_cancel_concerns_only_its_own_outcome_of_a_batch(subject: &Subject) {
     let worker = subject.worker().await;
     subject.insert_all(tasks(3)).await;
     let claims = subject.claim(worker, 3).await;
     subject.cancel(claims[1].id).await;
-    let asked = subject.get(claims[1].id).await.cancel.unwrap();
+    let requested = subject.get(claims[1].id).await.cancel.unwrap();
     let until = park(for_signals(&["go"]));
     let mut commits: Vec<Commit> = claims
         .iter()
@@ -400,7 +418,7 @@ pub async fn a_cancel_in_a_batch_concerns_its_own_alone(subject: &Subject) {
     };
     let expected = [
         parked(&claims[0]),
-        Answer::Cancel(asked),
+        Answer::Cancel(requested),
         parked(&claims[2]),
         Answer::Lost,
     ];
@@ -411,8 +429,8 @@ pub async fn a_cancel_in_a_batch_concerns_its_own_alone(subject: &Subject) {
 }
 
 /// A stale claim is lost, and its answer carries no cancel.
-pub async fn a_lost_flow_is_lost_also_when_a_cancel_waits(subject: &Subject) {
-    let (_, claim, _) = asked_while_running(subject).await;
+pub async fn a_lost_workflow_outcome_gets_no_pending_cancel(subject: &Subject) {
+    let (_, claim, _) = cancelled_while_running(subject).await;
     subject.commit(&claim, flow_on()).await;
     let answer = subject.try_commit(&claim, park(for_time(1))).await;
     assert_eq!(answer, Answer::Lost);

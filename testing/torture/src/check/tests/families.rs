@@ -180,7 +180,7 @@ impl History {
 }
 
 #[test]
-fn families_that_went_right_break_nothing() {
+fn correct_families_break_no_invariant() {
     assert_eq!(History::of_a_failure().broken(), [""; 0]);
     assert_eq!(History::of_a_deadline(7_000).broken(), [""; 0]);
     assert_eq!(History::of_a_window(Some(true)).broken(), [""; 0]);
@@ -202,7 +202,7 @@ fn a_join_that_is_early_breaks_i6() {
 }
 
 #[test]
-fn a_join_for_another_reason_than_its_own_breaks_i6() {
+fn a_join_with_a_wrong_or_missing_reason_breaks_i6() {
     let mut history = History::of_a_fan_out(|row| row.needs = Some(1));
     history.end_child(2, Status::Done);
     history.join(|row| {
@@ -216,7 +216,7 @@ fn a_join_for_another_reason_than_its_own_breaks_i6() {
 }
 
 #[test]
-fn a_wake_by_a_cancel_needs_one() {
+fn a_wake_without_a_join_reason_breaks_i6_unless_a_cancel_is_pending() {
     let mut history = History::of_a_fan_out(|_| {});
     history.join(|row| row.cancelled = true);
     assert!(!history.broken().iter().any(|line| line.starts_with("I6")));
@@ -229,7 +229,7 @@ fn a_wake_by_a_cancel_needs_one() {
 }
 
 #[test]
-fn a_join_that_counts_what_was_not_committed_breaks_i6() {
+fn a_join_that_miscounts_its_children_breaks_i6() {
     let mut history = History::of_a_fan_out(|row| row.needs = Some(1));
     history.end_child(2, Status::Failed);
     history.join(|row| {
@@ -264,7 +264,7 @@ fn a_join_that_happens_twice_breaks_i6() {
 }
 
 #[test]
-fn a_join_at_once_that_is_not_decided_breaks_i6() {
+fn an_immediate_join_that_is_not_decided_breaks_i6() {
     let mut history = History::of_a_fan_out(|row| {
         row.status = Status::Runnable;
         row.joined = Some(Joined::All);
@@ -286,7 +286,7 @@ fn a_join_at_once_that_is_not_decided_breaks_i6() {
 }
 
 #[test]
-fn a_first_failure_that_is_none_or_changes_breaks_i6() {
+fn a_wrong_or_changed_first_failure_breaks_i6() {
     let mut history = History::of_a_failure();
     history.change(1, |row| row.first_failure = Some(3));
     history.breaks("I6", "changed its first failure");
@@ -302,7 +302,7 @@ fn a_first_failure_that_is_none_or_changes_breaks_i6() {
 }
 
 #[test]
-fn a_join_by_a_deadline_that_is_early_breaks_i10() {
+fn a_join_by_an_early_or_missing_deadline_breaks_i10() {
     History::of_a_deadline(1_000_000_000).breaks("I10", "by the deadline of its join");
     let mut history = History::of_a_fan_out(|_| {});
     history.join(|row| row.joined = Some(Joined::Deadline));
@@ -310,7 +310,7 @@ fn a_join_by_a_deadline_that_is_early_breaks_i10() {
 }
 
 #[test]
-fn a_step_that_saw_another_join_breaks_i6() {
+fn a_step_that_saw_other_children_or_another_join_breaks_i6() {
     let mut history = History::of_a_failure();
     history.last_of(1).children = Some(vec![2]);
     history.breaks("I6", "saw children [2] of [2, 3]");
@@ -326,7 +326,7 @@ fn a_step_that_saw_another_join_breaks_i6() {
 }
 
 #[test]
-fn more_than_the_window_holds_break_i6() {
+fn more_running_children_than_the_window_allows_break_i6() {
     History::of_a_window(Some(false)).breaks("I6", "ran 2 of round 1 at a time in a window of 1");
     let mut history = History::default();
     history.start(1, "tree");
@@ -336,7 +336,7 @@ fn more_than_the_window_holds_break_i6() {
 }
 
 #[test]
-fn an_old_course_that_goes_on_after_a_cancel_breaks_i13() {
+fn a_step_that_runs_instead_of_on_cancel_breaks_i13() {
     let mut history = History::of_a_cancel();
     history.run(1, "hop", 2, &[]);
     history.change(1, |row| {
@@ -344,17 +344,17 @@ fn an_old_course_that_goes_on_after_a_cancel_breaks_i13() {
         end(row, Status::Done);
     });
     let broken = history.broken();
-    let said = |what: &str| {
+    let violates = |what: &str| {
         broken
             .iter()
             .any(|line| line.starts_with("I13") && line.contains(what))
     };
-    assert!(said("as if it had not been"), "{broken:#?}");
-    assert!(said("started after it was asked to end"), "{broken:#?}");
+    assert!(violates("as if it had not been"), "{broken:#?}");
+    assert!(violates("started after it was asked to end"), "{broken:#?}");
 }
 
 #[test]
-fn one_that_waited_has_no_old_course_after_a_cancel() {
+fn an_outcome_of_a_claim_after_the_cancel_that_ignores_it_breaks_i13() {
     let mut history = History::default();
     history.start(1, "chain");
     history.change(1, |row| row.cancelled = true);
@@ -367,7 +367,7 @@ fn one_that_waited_has_no_old_course_after_a_cancel() {
 }
 
 #[test]
-fn an_answer_to_no_cancel_breaks_i13() {
+fn an_answer_without_a_cancel_breaks_i13() {
     let mut history = History::of_an_answer();
     for change in &mut history.changes {
         if let crate::audit::Subject::Instance(row) = &mut change.subject {
@@ -379,7 +379,7 @@ fn an_answer_to_no_cancel_breaks_i13() {
 }
 
 #[test]
-fn children_of_an_old_course_break_i13() {
+fn a_fan_out_that_ignores_a_pending_cancel_breaks_i13() {
     let fanned_out = |answered: bool| {
         let mut history = History::default();
         history.start(1, "tree");
@@ -390,25 +390,28 @@ fn children_of_an_old_course_break_i13() {
         history.park(|row| row.answered = answered);
         history.broken()
     };
-    let is_told = |broken: &[String]| {
+    let is_reported = |broken: &[String]| {
         let mut broken = broken.iter();
         broken.any(|line| line.starts_with("I13") && line.contains("started 2 children"))
     };
-    let (old, answer) = (fanned_out(false), fanned_out(true));
-    assert!(is_told(&old), "{old:?}");
-    assert!(!is_told(&answer), "{answer:?}");
+    let (ignoring, answer) = (fanned_out(false), fanned_out(true));
+    assert!(is_reported(&ignoring), "{ignoring:?}");
+    assert!(!is_reported(&answer), "{answer:?}");
 }
 
 #[test]
-fn a_child_that_outlives_its_parent_in_spite_of_a_policy_breaks_i13() {
-    let policed = History::of_a_patient_child(Some(ClosePolicy::RequestCancel));
-    policed.breaks("I13", "outlived its parent");
-    let free = History::of_a_patient_child(None).broken();
-    assert!(!free.iter().any(|line| line.starts_with("I13")), "{free:?}");
+fn a_child_that_outlives_its_parent_despite_its_close_policy_breaks_i13() {
+    let with_policy = History::of_a_patient_child(Some(ClosePolicy::RequestCancel));
+    with_policy.breaks("I13", "outlived its parent");
+    let abandoned = History::of_a_patient_child(None).broken();
+    assert!(
+        !abandoned.iter().any(|line| line.starts_with("I13")),
+        "{abandoned:?}"
+    );
 }
 
 #[test]
-fn a_member_that_outlives_its_tree_breaks_i13() {
+fn a_descendant_that_outlives_its_cancelled_tree_breaks_i13() {
     let ended = |verb: &str| {
         let mut history = History::of_a_patient_child(None);
         history.entries.push(Entry::Operated {

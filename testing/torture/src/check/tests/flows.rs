@@ -160,7 +160,7 @@ impl History {
     }
 
     fn last_event(&mut self) -> &mut Event {
-        self.events().next_back().expect("there is one")
+        self.events().next_back().expect("the history has events")
     }
 
     /// Returns the first event of this kind.
@@ -168,7 +168,7 @@ impl History {
         let mut events = self.events();
         events
             .find(|event| event.kind == kind)
-            .expect("there is one")
+            .expect("the history has such an event")
     }
 
     /// Returns the last effect of a workflow step.
@@ -178,12 +178,12 @@ impl History {
                 return did;
             }
         }
-        panic!("no step did anything");
+        panic!("no workflow step ran");
     }
 }
 
 #[test]
-fn a_workflow_that_went_right_breaks_nothing() {
+fn a_correct_workflow_breaks_no_invariant() {
     assert_eq!(History::of_a_flow().broken(), [""; 0]);
 }
 
@@ -198,29 +198,29 @@ fn a_gap_in_a_history_breaks_i14() {
 }
 
 #[test]
-fn a_history_that_does_not_begin_with_its_beginning_breaks_i14() {
+fn a_history_that_does_not_begin_with_run_started_breaks_i14() {
     let mut history = History::of_a_flow();
     history.event_of(EventKind::RunStarted).kind = EventKind::SignalAwaited;
     history.breaks("I14", "has signal_awaited as event 1");
 }
 
 #[test]
-fn what_comes_after_the_end_of_a_run_breaks_i14() {
+fn an_event_after_the_end_of_a_run_breaks_i14() {
     let mut history = History::of_a_flow();
-    history.event(1, EventKind::ChildTold, 3, json!({}));
-    history.breaks("I14", "has child_told after the run_completed of run 1");
+    history.event(1, EventKind::ChildMessaged, 3, json!({}));
+    history.breaks("I14", "has child_messaged after the run_completed of run 1");
 }
 
 #[test]
-fn a_run_that_begins_before_the_one_before_has_ended_breaks_i14() {
-    let renewed = |last| {
+fn a_run_that_begins_before_the_previous_run_has_ended_breaks_i14() {
+    let continued = |last| {
         let mut history = History::of_a_flow();
         history.last_event().kind = last;
         history.event(2, EventKind::RunStarted, None, json!({"seed": 1}));
         history
     };
-    renewed(EventKind::ChildTold).breaks("I14", "begins run 2 before");
-    let broken = renewed(EventKind::ContinuedAsNew).broken();
+    continued(EventKind::ChildMessaged).breaks("I14", "begins run 2 before");
+    let broken = continued(EventKind::ContinuedAsNew).broken();
     assert!(
         !broken.iter().any(|line| line.contains("begins run 2")),
         "{broken:?}"
@@ -243,7 +243,7 @@ fn a_second_answer_to_a_call_breaks_i14() {
 }
 
 #[test]
-fn a_result_that_no_run_of_the_step_had_breaks_i14() {
+fn a_recorded_result_that_no_run_of_the_step_returned_breaks_i14() {
     let mut history = History::of_a_flow();
     history.last_did().nonce = 104;
     history.breaks("I14", "recorded a result of \"step 3\" (run 1)");
@@ -256,13 +256,13 @@ fn a_result_that_no_run_of_the_step_had_breaks_i14() {
 }
 
 #[test]
-fn a_failure_that_no_run_of_the_step_had_breaks_i14() {
+fn a_recorded_failure_that_no_run_of_the_step_returned_breaks_i14() {
     let failed = |nonce: u64| {
         let mut history = History::of_a_flow();
         let step = history
             .events()
             .rfind(|it| it.kind == EventKind::StepCompleted);
-        let step = step.expect("there is one");
+        let step = step.expect("the history has a completed step");
         step.kind = EventKind::StepFailed;
         step.data = json!({"kind": "error", "error": format!("bad luck {nonce}")});
         history
@@ -272,7 +272,7 @@ fn a_failure_that_no_run_of_the_step_had_breaks_i14() {
 }
 
 #[test]
-fn an_end_of_a_child_that_it_did_not_have_breaks_i14() {
+fn a_recorded_end_of_a_child_that_did_not_happen_breaks_i14() {
     let recorded = |change: fn(&mut Event)| {
         let mut history = History::of_a_flow();
         change(history.event_of(EventKind::ActivityCompleted));
@@ -313,7 +313,7 @@ fn a_history_that_is_rewritten_or_lost_breaks_i14() {
 }
 
 #[test]
-fn a_timer_that_is_early_breaks_i10_and_one_that_never_began_i14() {
+fn an_early_timer_breaks_i10_and_a_timer_that_never_began_breaks_i14() {
     let mut history = History::of_a_flow();
     history.event_of(EventKind::TimerScheduled).data = json!({"after_us": 1_000_000});
     history.breaks("I10", "before it was due");
@@ -340,23 +340,23 @@ fn a_row_that_miscounts_its_history_breaks_i14() {
 }
 
 #[test]
-fn an_end_that_is_not_that_of_the_history_breaks_i14() {
+fn a_final_status_that_does_not_fit_the_history_breaks_i14() {
     let mut history = History::of_a_flow();
     history.last_event().kind = EventKind::RunCancelled;
     history.breaks("I14", "is done with run_cancelled at the end");
     let ended = |error: Option<&str>| {
         let mut history = History::of_a_flow();
-        history.last_event().kind = EventKind::ChildTold;
+        history.last_event().kind = EventKind::ChildMessaged;
         history.last(1).status = Status::Cancelled;
         history.last(1).error = error.map(str::to_owned);
         history
     };
-    ended(None).breaks("I14", "is cancelled with child_told at the end");
+    ended(None).breaks("I14", "is cancelled with child_messaged at the end");
     assert_eq!(ended(Some("terminated by torture")).broken(), [""; 0]);
 }
 
 #[test]
-fn an_effect_before_the_commit_it_follows_from_breaks_i14() {
+fn an_effect_that_follows_from_no_committed_event_breaks_i14() {
     let mut history = History::of_a_flow();
     history.last_did().at = 1;
     history.breaks("I14", "before 101, which it follows from, was committed");
@@ -370,7 +370,7 @@ fn an_effect_before_the_commit_it_follows_from_breaks_i14() {
 }
 
 #[test]
-fn what_nobody_did_breaks_i5() {
+fn a_workflow_effect_of_an_unknown_instance_breaks_i5() {
     let mut history = History::of_a_flow();
     history.did("step 1", 109, &[]);
     history.last_did().id = 9;
@@ -390,12 +390,12 @@ fn a_workflow_that_does_not_fit_its_history_breaks_i14() {
 }
 
 #[test]
-fn a_workflow_that_does_not_come_to_rest_breaks_i2() {
+fn a_workflow_that_does_not_finish_breaks_i2() {
     History::of_a_parked_flow().breaks("I2", "awaiting_children");
 }
 
 #[test]
-fn a_workflow_that_is_woken_for_nothing_breaks_i6() {
+fn a_workflow_that_is_woken_without_a_reason_breaks_i6() {
     let woken = |joined| {
         let mut history = History::of_a_parked_flow();
         history.change(1, |row| {
@@ -419,7 +419,7 @@ fn a_workflow_that_is_woken_for_nothing_breaks_i6() {
 }
 
 #[test]
-fn a_signal_that_a_history_has_twice_breaks_i7() {
+fn a_signal_that_a_history_records_twice_or_never_breaks_i7() {
     let sent = |times: i32| {
         let mut history = History::of_a_begun_flow();
         history.signal(7, Op::Insert, false);

@@ -35,7 +35,7 @@ impl Runtime {
     ///
     /// The code then continues at once, up to the first call that needs the result to be written.
     /// Returns whether there was a result.
-    pub(in crate::workflow) fn tell_the_one_step(&mut self) -> bool {
+    pub(in crate::workflow) fn deliver_only_step(&mut self) -> bool {
         // Code that has read the time receives the result after the write: only then the time is
         // known.
         if self.may_run != MayRun::OneStep || self.was_asked_for_now() {
@@ -114,12 +114,12 @@ impl Runtime {
                 let failed: Box<Failed> = data(event)?;
                 Ok(self.end(index, kind, call, Answered::Step(failed)))
             }
-            EventKind::ChildTold if self.call(call).kind == CallKind::Tell => {
-                let told: ChildMessage = data(event)?;
-                let answer = Json::of(&told.answer)?;
+            EventKind::ChildMessaged if self.call(call).kind == CallKind::Message => {
+                let message: ChildMessage = data(event)?;
+                let answer = Json::of(&message.answer)?;
                 Ok(self.end(index, kind, call, Answered::Well(answer)))
             }
-            EventKind::ChildTold => {
+            EventKind::ChildMessaged => {
                 self.to_cancel.retain(|waiting| *waiting != call);
                 Ok(false)
             }

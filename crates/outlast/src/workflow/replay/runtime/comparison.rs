@@ -325,7 +325,7 @@ impl Runtime {
 /// Returns whether the first event of a call is of this kind and name.
 fn is_same_call(kind: CallKind, name: &str, event: &NewEvent) -> bool {
     // A message to a child that could not be sent is recorded as a failed step.
-    let is_unsent = kind == CallKind::Tell && event.kind == EventKind::StepFailed;
+    let is_unsent = kind == CallKind::Message && event.kind == EventKind::StepFailed;
     (CallKind::of(event.kind) == Some(kind) || is_unsent)
         && (event.name == name || kind == CallKind::Group)
 }
@@ -358,7 +358,7 @@ impl RecordedCall {
             | EventKind::ChildFailed
             | EventKind::ChildCancelled
             | EventKind::ChildTerminated
-            | EventKind::ChildTold
+            | EventKind::ChildMessaged
             | EventKind::GroupAwaited
             | EventKind::GroupResolved
             | EventKind::SelectionAwaited

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_written_and_the_code_has_not_heard_of_does_not_count() {
+    fn events_that_are_neither_written_nor_known_to_the_code_do_not_count() {
         let mut history = EventLog::stored(vec![timer("a", Some(1)), timer("b", Some(2))]);
         history.note_known();
         history.note_known();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_code_knows_and_is_written_is_only_counted() {
+    fn written_events_that_the_code_knows_are_counted_and_not_kept() {
         let mut history = EventLog::stored(vec![timer("a", Some(1)), timer("b", Some(2))]);
         assert_eq!(history.next().map(|it| it.name.as_str()), Some("a"));
         history.note_known();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_with_what_the_code_knows_of_what_is_written() {
+    fn the_time_is_that_of_the_latest_written_event_known_to_the_code() {
         let mut history = EventLog::stored(Vec::new());
         history.push(timer("known", None));
         history.note_known();

@@ -62,7 +62,7 @@ impl Runtime {
             let group = wait.combinator.as_ref()?.call;
             let is_untold = |leaf: &i32| {
                 let call = self.call(*leaf);
-                call.wait as usize != number || call.kind == CallKind::Tell
+                call.wait as usize != number || call.kind == CallKind::Message
             };
             let is_new = !self.call(group).is_recorded && wait.leaves.iter().any(is_untold);
             is_new.then(|| (group, wait.outline()))
@@ -84,12 +84,12 @@ impl Runtime {
         let it = self.call(number);
         let (call, name) = (Some(number), it.name.as_str());
         Some(match (it.kind, result) {
-            (CallKind::Tell, Ok(answer)) => {
-                let told = ChildMessage {
+            (CallKind::Message, Ok(answer)) => {
+                let message = ChildMessage {
                     child: None,
                     answer: answer.decode().unwrap_or_default(),
                 };
-                event(EventKind::ChildTold, call, name, &told, None)
+                event(EventKind::ChildMessaged, call, name, &message, None)
             }
             (_, Ok(result)) => {
                 let completed = Completed { result };

@@ -15,12 +15,12 @@ impl Session {
         let mut arrivals = self.arrived_children(cx).await?;
         arrivals.extend(self.arrived_timers(cx).await?);
         arrivals.extend(self.arrived_signals());
-        self.take_in(arrivals);
+        self.apply_arrivals(arrivals);
         Ok(())
     }
 
     /// Applies arrivals in the order in which they happened; ties go in the order of the calls.
-    pub(super) fn take_in(&mut self, mut arrivals: Vec<Arrival>) {
+    pub(super) fn apply_arrivals(&mut self, mut arrivals: Vec<Arrival>) {
         let places = self.flow.lock().places();
         arrivals.sort_by_key(|arrival| (arrival.at, places.get(&arrival.call).copied()));
         #[cfg(outlast_mutants)]
@@ -37,12 +37,12 @@ impl Session {
                 return;
             }
             match arrival.what {
-                ArrivalKind::Event(event) => self.tell(event),
+                ArrivalKind::Event(event) => self.record(event),
                 ArrivalKind::Timer => {
                     if self.is_waited_for(arrival.call) {
                         let waiting = super::super::events::WaitData::default();
                         let (kind, call) = (EventKind::TimerFired, Some(arrival.call));
-                        self.tell(event(kind, call, "", &waiting, Some(arrival.at)));
+                        self.record(event(kind, call, "", &waiting, Some(arrival.at)));
                     }
                 }
                 ArrivalKind::Signal(signal) => {
@@ -192,7 +192,7 @@ impl Session {
     /// Reads the ids of the awaited children: a park must name them.
     pub(super) async fn see_children(&mut self, cx: &Context) -> Result<(), Trouble> {
         let arrivals = self.arrived_children(cx).await?;
-        self.take_in(arrivals);
+        self.apply_arrivals(arrivals);
         Ok(())
     }
 
@@ -225,8 +225,8 @@ impl Session {
                 answer: "cancel".into(),
             };
             let now = self.flow.lock().moment();
-            self.tell(event(
-                EventKind::ChildTold,
+            self.record(event(
+                EventKind::ChildMessaged,
                 Some(call),
                 "cancel",
                 &note,

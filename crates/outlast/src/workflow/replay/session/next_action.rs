@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workflow_is_told_from_the_soft_limit_on() {
+    fn history_pressure_is_set_from_the_soft_limit_on() {
         let flow = Flow::new(run(HISTORY_LONG, ""), None);
         for _ in 1..HISTORY_LONG {
             flow.lock().history.note_known();

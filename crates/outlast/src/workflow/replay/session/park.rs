@@ -45,7 +45,7 @@ impl Session {
     /// be this one again, in an endless loop.
     pub(super) fn write(&mut self) -> Decided {
         self.record_all();
-        let decided = self.write_told();
+        let decided = self.write_recorded();
         debug_assert!(
             !decided.events.is_empty(),
             "a write without events is followed by the same write"
@@ -66,7 +66,7 @@ impl Session {
     }
 
     /// Writes the events that are in the history, and continues.
-    pub(super) fn write_told(&mut self) -> Decided {
+    pub(super) fn write_recorded(&mut self) -> Decided {
         self.decided(Outcome::Flow {
             children: Vec::new(),
             window: None,
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn lone_children_are_one_part_that_leads_over_no_group() {
+    fn single_children_share_one_set_that_spans_no_group() {
         let lone = |position| part(&[(1, position)]);
         let sets = merge_excess(vec![lone(0), group(1, 1..1_001), lone(1_001), lone(1_003)]);
         assert_eq!(sets.len(), 2);
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_one_span_of_each_round_whoever_has_ended_of_it() {
+    fn a_group_has_one_range_in_each_round_despite_ended_children() {
         let left = part(&[(3, 1), (1, 0), (3, 4), (3, 900), (2, 7)]);
         let sets = merge_excess(vec![left]);
         assert_eq!(spans(&sets[0]), [(1, 0, 0), (2, 7, 7), (3, 1, 900)]);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_groups_the_smallest_are_taken_together_and_the_lone_stay_apart() {
+    fn the_smallest_of_too_many_groups_are_merged_apart_from_single_children() {
         let many = 2 * JOIN_SETS_MAX as i32;
         // Groups of two and three in turn, with a single child before and after them.
         let groups = (0..many).map(|n| group(1, 10 * n + 1..10 * n + 3 + n % 2));
@@ -465,14 +465,14 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_the_same_over_and_over_is_one_part() {
+    fn groups_of_the_same_children_are_one_set() {
         let sets = merge_excess(vec![group(1, 0..2_000); 51]);
         assert_eq!(sets.len(), 1);
         assert_eq!((sets[0].count, sets[0].children.len()), (2_000, 2_000));
     }
 
     #[test]
-    fn of_two_deadlines_the_earlier_wakes() {
+    fn the_earlier_of_two_deadlines_wakes() {
         let (soon, late) = (Duration::from_secs(1), Duration::from_secs(2));
         let now = Timestamp(0);
         let at = |after| Some(Due::At(now + after));

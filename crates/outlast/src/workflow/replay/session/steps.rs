@@ -23,7 +23,7 @@ impl Session {
         self.flow.lock().may_run = MayRun::No;
         if come? {
             let timers = self.arrived_timers(cx).await?;
-            self.take_in(timers);
+            self.apply_arrivals(timers);
         }
         Ok(())
     }
@@ -53,14 +53,14 @@ impl Session {
     /// The code receives a result at once, and its next calls are written with it. Code that has
     /// read the time receives the result after the write: only then the time is known.
     pub(super) fn record_finished(&mut self) -> Option<Decided> {
-        let hears_at_once = {
+        let continues_at_once = {
             let mut runtime = self.flow.lock();
             runtime.record_notes(true);
-            let hears_at_once = !runtime.was_asked_for_now();
-            if !hears_at_once {
+            let continues_at_once = !runtime.was_asked_for_now();
+            if !continues_at_once {
                 runtime.record_waiting();
             }
-            hears_at_once
+            continues_at_once
         };
         while let Some(recorded) = self.take_finished() {
             if self.result.is_some() && !self.needs_replay() {
@@ -68,12 +68,12 @@ impl Session {
                 self.flow.lock().finished.clear();
                 break;
             }
-            match hears_at_once && !self.stops() {
-                true => self.tell(recorded),
+            match continues_at_once && !self.stops() {
+                true => self.record(recorded),
                 false => self.flow.lock().history.push(recorded),
             }
         }
-        (!hears_at_once).then(|| self.write_told())
+        (!continues_at_once).then(|| self.write_recorded())
     }
 }
 

@@ -134,6 +134,6 @@ fn plural(kind: CallKind) -> Option<&'static str> {
         CallKind::Child => "children",
         CallKind::Timer => "timers",
         CallKind::Signal => "signals",
-        CallKind::Tell | CallKind::Group | CallKind::Selection => return None,
+        CallKind::Message | CallKind::Group | CallKind::Selection => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! Resolves what an outcome says about its claim: links to other rows, and the answer to a cancel.
+//! Resolves the links of a claim to other rows, and whether its outcome answers a cancel.
 
 use super::super::state::State;
 use super::Pick;

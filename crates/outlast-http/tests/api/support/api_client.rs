@@ -1,4 +1,4 @@
-//! Asking a router.
+//! A client that sends requests to a router without a connection.
 
 use axum::Router;
 use axum::body::Body;
@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tower::ServiceExt;
 
-/// A router, and somebody on this machine who asks it.
+/// Sends requests to a router as a client on this machine.
 #[derive(Clone)]
-pub(crate) struct Asking {
+pub(crate) struct ApiClient {
     pub(crate) client: Client,
     router: Router,
     token: Option<String>,
 }
 
-/// What a router answered.
+/// The answer of a router.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -33,13 +33,13 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The body, if all went well.
+    /// Returns the body; panics when the status is not a success.
     pub(crate) fn ok(self) -> Value {
         assert!(self.status.is_success(), "{self:?}");
         self.json()
     }
 
-    /// The code of a refusal, if that is what it is.
+    /// Returns the error code; panics when the answer is not a problem document.
     pub(crate) fn code(&self) -> String {
         let body = self.json();
         assert_eq!(
@@ -54,33 +54,33 @@ impl Answer {
     }
 }
 
-impl Asking {
-    /// With nothing set up.
-    pub(crate) fn new(store: impl Store + Inspect) -> Asking {
-        Asking::with(store, Settings::new())
+impl ApiClient {
+    /// Returns a client of a router with default settings.
+    pub(crate) fn new(store: impl Store + Inspect) -> ApiClient {
+        ApiClient::with(store, Settings::new())
     }
 
-    pub(crate) fn with(store: impl Store + Inspect, settings: Settings) -> Asking {
+    pub(crate) fn with(store: impl Store + Inspect, settings: Settings) -> ApiClient {
         let client = Client::new(store);
         let router = router(client.clone(), settings);
-        Asking {
+        ApiClient {
             client,
             router,
             token: None,
         }
     }
 
-    /// Another router in its place.
-    pub(crate) fn through(&self, router: Router) -> Asking {
-        Asking {
+    /// Returns the same client with another router.
+    pub(crate) fn through(&self, router: Router) -> ApiClient {
+        ApiClient {
             router,
             ..self.clone()
         }
     }
 
-    /// The same with this token.
-    pub(crate) fn token(&self, secret: &str) -> Asking {
-        Asking {
+    /// Returns the same client with this token.
+    pub(crate) fn token(&self, secret: &str) -> ApiClient {
+        ApiClient {
             token: Some(secret.to_owned()),
             ..self.clone()
         }
@@ -107,7 +107,7 @@ impl Asking {
         self.send(request).await
     }
 
-    /// A request as somebody on this machine sends it.
+    /// Returns a request as a client on this machine sends it.
     pub(crate) fn request(&self, method: Method, path: &str, body: Body) -> Request<Body> {
         let mut request = Request::builder()
             .method(method)
@@ -131,7 +131,7 @@ impl Asking {
         }
     }
 
-    /// Inserts an instance that nobody runs, and gives its id.
+    /// Inserts an instance that no engine runs, and returns its id.
     pub(crate) async fn insert(&self, machine: &str, queue: &str) -> String {
         let state = Json::of(&json!({ "number": 1 })).unwrap();
         let row = NewInstance::new(machine, "start", state).queue(queue);
