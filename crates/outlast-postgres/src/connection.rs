@@ -1,11 +1,14 @@
 //! Pooled connections: how they are made, when they are reused, and their prepared statements.
+//!
+//! `session.rs` takes them from the pool. A connection serves one verb at a time, and never goes
+//! back to the pool inside a transaction.
 
 pub(crate) mod connect;
 pub(crate) mod direct;
 pub(crate) mod passfile;
 pub(crate) mod tls;
 
-use crate::connection::connect::{Connector, LETTING_IN_MAX, Unreached};
+use crate::connection::connect::{ConnectError, Connector, LOGIN_MAX};
 use crate::connection::direct::is_direct;
 use crate::error::Failure;
 use crate::session::tx_settings::{TimeLimits, TxKind};
@@ -22,7 +25,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Statement};
 
 pub(crate) type Pool = managed::Pool<Connections>;
-pub(crate) type PoolError = managed::PoolError<Unreached>;
+pub(crate) type PoolError = managed::PoolError<ConnectError>;
 
 /// A connection of the pool. Dropping it returns it to the pool.
 pub(crate) type Pooled = managed::Object<Connections>;
@@ -32,9 +35,9 @@ pub(crate) struct Connections(pub(crate) Connector);
 
 impl Manager for Connections {
     type Type = Connection;
-    type Error = Unreached;
+    type Error = ConnectError;
 
-    async fn create(&self) -> Result<Connection, Unreached> {
+    async fn create(&self) -> Result<Connection, ConnectError> {
         let (client, driver) = self.0.connect().await?;
         let driver = tokio::spawn(async move {
             if let Err(error) = driver.await {
@@ -50,13 +53,21 @@ impl Manager for Connections {
             mark: unique_mark(),
             prepared: Mutex::default(),
         };
-        let asking = timeout(LETTING_IN_MAX, is_direct(&connection.client));
-        connection.direct = asking.await.map_err(|_| Unreached::Silent)??;
+        // Asked once: a connection is direct for its whole life, or never.
+        let check = timeout(LOGIN_MAX, is_direct(&connection.client));
+        connection.direct = check.await.map_err(|_| ConnectError::TimedOut)??;
         Ok(connection)
     }
 
     /// Refuses a dead connection. A live one costs no round trip.
-    async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<Unreached> {
+    ///
+    /// A connection whose peer has died unnoticed fails its next verb. Keepalives bound how long
+    /// it can look alive (connect.rs).
+    async fn recycle(
+        &self,
+        connection: &mut Connection,
+        _: &Metrics,
+    ) -> RecycleResult<ConnectError> {
         if connection.is_closed() {
             return Err(RecycleError::message("the connection is closed"));
         }
@@ -67,10 +78,13 @@ impl Manager for Connections {
 /// A connection, and the statements that are prepared on it.
 pub(crate) struct Connection {
     client: Client,
+    /// The task that moves the bytes of the connection.
     driver: JoinHandle<()>,
     /// Whether it has one server process for its whole life, without a pooler.
     direct: bool,
+    /// The beginning of the names of its marks. See [`prepare`](Connection::prepare).
     mark: String,
+    /// Never locked over an `await`.
     prepared: Mutex<Prepared>,
 }
 
@@ -98,7 +112,9 @@ impl Connection {
     /// program uses. Every transaction executes a mark first. It makes the settings, and it fails
     /// where our statements are missing.
     ///
-    /// A direct connection needs no marks, and its session keeps the settings.
+    /// A direct connection needs no marks, and its session keeps the settings. On any other, a
+    /// setting for the session would reach the next program on that server process
+    /// (docs/decisions/0010).
     pub(crate) async fn prepare(
         &self,
         wanted: &[Preparable<'_>],
@@ -112,6 +128,7 @@ impl Connection {
         if self.direct && !ready {
             self.batch_execute(&limits.for_life()).await?;
         }
+        // A transaction keeps one server process: the marks and the statements are on the same.
         let begin = match (self.direct, ready) {
             (true, _) => "begin".to_owned(),
             (false, true) => format!("begin; execute {}", self.mark(TxKind::Write)),
@@ -128,7 +145,7 @@ impl Connection {
         )
         .await;
         begun?;
-        // Statements that were prepared stay prepared, even if a later one failed.
+        // A rollback does not undo `prepare`, so the marks stay even if a statement failed.
         self.prepared().ready = true;
         let statements = statements.into_iter().collect::<Result<Vec<_>, _>>()?;
         committed?;
@@ -137,6 +154,8 @@ impl Connection {
     }
 
     /// Returns whether a single statement can run without `begin`, as a verb that writes.
+    ///
+    /// Only such a connection keeps its settings and its statements for its whole life.
     pub(crate) fn is_direct(&self) -> bool {
         self.direct
     }
@@ -166,6 +185,9 @@ impl Connection {
     }
 
     /// Prepares the missing statements inside the open transaction.
+    ///
+    /// Behind a pooler, its `begin` has executed a mark. So it is on the server process that has
+    /// the other statements of this connection.
     pub(crate) async fn prepare_inside(&self, wanted: &[Preparable<'_>]) -> Result<(), Failure> {
         let missing = self.missing(wanted);
         let statements = join_all(

@@ -1,4 +1,8 @@
 //! Converting rows into the types of outlast-core. No statement is sent from here.
+//!
+//! Every verb and query reads its answers through this file. A value that does not fit is an error
+//! and never a panic. A row may have been changed by hand, and the table has few checks
+//! (docs/decisions/0020). Columns are read by name, so their order in a statement is free.
 
 use crate::error::Failure;
 use outlast_core::{
@@ -62,12 +66,15 @@ pub(crate) fn optional_time(row: &Row, name: &str) -> Result<Option<Timestamp>, 
     Ok(column::<Option<SystemTime>>(row, name)?.map(Timestamp::from))
 }
 
-/// Converts microseconds to a duration. A negative number becomes zero.
+/// Converts microseconds to a duration. A negative number becomes zero: the moment has passed.
 pub(crate) fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 /// Reads a claim without its inbox and children. The claim loads them later if there are any.
+///
+/// claim/claim.sql answers null for usual values, which costs nothing on the wire: run 1, no
+/// events, no cancel. deliver/taken.sql answers the values themselves.
 pub(crate) fn claim(row: &Row, queue: &str, now: SystemTime) -> Result<Claim, Failure> {
     Ok(Claim {
         id: instance_id(row)?,
@@ -131,6 +138,8 @@ pub(crate) fn signal_row(row: &Row) -> Result<SignalRow, Failure> {
 }
 
 /// Reads a child. A child of an older schema has no position and gets `unplaced`.
+///
+/// The statements derive `sleeping`, since they do not answer the awaited names of a child.
 pub(crate) fn child(row: &Row, unplaced: i32) -> Result<Child, Failure> {
     Ok(Child {
         id: instance_id(row)?,
@@ -151,6 +160,7 @@ pub(crate) fn child(row: &Row, unplaced: i32) -> Result<Child, Failure> {
 
 pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
     let awaits: Option<Vec<String>> = column(row, "awaits")?;
+    // `sleeping` is not stored: it is a wait without names.
     let awaits_names = awaits.as_ref().is_some_and(|names| !names.is_empty());
     Ok(Instance {
         id: instance_id(row)?,
@@ -196,6 +206,8 @@ pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
 }
 
 /// Returns whether the current park needs all. The flag of an earlier park does not count.
+///
+/// No verb clears the flag. It is void at any other revision (docs/decisions/0047).
 fn needs_all(row: &Row) -> Result<bool, Failure> {
     let parked = column::<Option<i64>>(row, "needs_all_revision")?;
     let revision = column::<i64>(row, "revision")?;
@@ -271,6 +283,7 @@ fn joining(row: &Row) -> Result<Option<Vec<JoinProgress>>, Failure> {
     Ok(Some(JoinProgress::stored(&ranges, &left)))
 }
 
+/// Reads how children are joined; `None` for an instance that has never waited for any.
 fn barrier(row: &Row) -> Result<Option<Barrier>, Failure> {
     let joins = column::<Option<Vec<i32>>>(row, "joining")?.is_some();
     if column::<i32>(row, "round")? == 0 && !joins {
@@ -304,6 +317,7 @@ fn dropped(row: &Row) -> Result<Vec<DroppedChild>, Failure> {
     }
 }
 
+/// Reads the statuses in which the instance holds its key.
 fn scope(row: &Row) -> Result<Option<Scope>, Failure> {
     let Some(words) = column::<Option<Vec<String>>>(row, "correlation_scope")? else {
         return Ok(None);

@@ -1,4 +1,7 @@
 //! Queries the facts about the server and the schema. `judging` turns them into findings.
+//!
+//! The client calls this, for the command of the same name. It locks nothing, changes nothing, and
+//! reads a bounded number of rows. A fact that the role may not read is left out.
 
 mod judging;
 pub(crate) mod write_check;
@@ -15,15 +18,17 @@ use outlast_core::{Finding, OVERDUE_AFTER, Result, StoredTimes, Timestamp, limit
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
 
-/// How many open transactions the doctor reads.
+/// How many open transactions the doctor reads, the oldest first.
 const HOLDERS_MAX: i64 = 100;
 
+/// Returns the findings about a database, in a fixed order.
 pub(crate) async fn examine_database(session: &Session) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    let asked = SystemTime::now();
+    // The server reads its clock between two local times, so the round trip is no difference.
+    let before = SystemTime::now();
     if let Some(server) = first(session, statement::DOCTOR_SERVER.with([]), server).await? {
         findings.extend(server.findings());
-        findings.push(judging::clocks(asked, SystemTime::now(), server.clock));
+        findings.push(judging::clocks(before, SystemTime::now(), server.clock));
     }
     let holders = statement::DOCTOR_HOLDERS.with([value(HOLDERS_MAX)]);
     if let Some(holders) = ask(session, holders, holder).await? {
@@ -44,6 +49,7 @@ pub(crate) async fn examine_database(session: &Session) -> Result<Vec<Finding>> 
     Ok(findings)
 }
 
+/// Runs a query that answers one row.
 async fn first<T: Send>(
     session: &Session,
     call: Call<'_>,
@@ -54,6 +60,8 @@ async fn first<T: Send>(
 }
 
 /// Runs one query in its own transaction. Returns `None` if the role may not run it.
+///
+/// In a shared transaction, the first query that is refused would fail all others.
 async fn ask<T: Send>(
     session: &Session,
     call: Call<'_>,
@@ -62,7 +70,7 @@ async fn ask<T: Send>(
     let call = std::slice::from_ref(&call);
     let read = &read;
     let once = || {
-        let asked = async move {
+        let answer = async move {
             match session.transact(TxKind::Inspect, call).await {
                 Ok(answers) => {
                     let rows = answers[0].iter().map(read).collect::<Result<_, _>>();
@@ -72,7 +80,7 @@ async fn ask<T: Send>(
                 Err(failure) => Err(failure),
             }
         };
-        Box::pin(asked) as _
+        Box::pin(answer) as _
     };
     session.retry("examine", once).await
 }

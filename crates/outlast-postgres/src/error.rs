@@ -1,7 +1,10 @@
 //! Errors of PostgreSQL and of the pool, classified by what the caller should do about them.
+//!
+//! `session.rs` and the verbs decide by the server's codes. Messages are translated by the server,
+//! so no decision may rest on them. Only the driver's own errors have no code.
 
 use crate::connection::PoolError;
-use crate::connection::connect::Unreached;
+use crate::connection::connect::ConnectError;
 use deadpool::managed::TimeoutType;
 use outlast_core::{Error, Invalid, Source};
 use std::fmt;
@@ -20,6 +23,9 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Returns whether two transactions conflicted, so that a retry can help.
+    ///
+    /// The order of locks leaves two known deadlocks, each with a terminate (docs/protocol.md,
+    /// defect 7). The server ends them, and the retry has the right result.
     pub(crate) fn is_contention(&self) -> bool {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("deadlock-is-an-error") {
@@ -32,6 +38,8 @@ impl Failure {
     }
 
     /// Returns whether two claims of one partition key raced (I8). The loser looks again.
+    ///
+    /// The constraint is compared by name: a violation of any other one is not a race.
     pub(crate) fn is_lost_race_for_a_key(&self) -> bool {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("lost-race-for-a-key-is-an-error") {
@@ -62,6 +70,9 @@ impl Failure {
     }
 
     /// Returns whether one row caused the error, so that the others can be written without it.
+    ///
+    /// A class that is missing here makes the whole batch fail again and again. A class too many
+    /// rejects every outcome of a batch for a fault of the server.
     pub(crate) fn blames_a_row(&self) -> bool {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("bad-row-fails-its-batch") {
@@ -83,10 +94,11 @@ impl Failure {
         )
     }
 
+    /// Returns the server's code, from a statement or from the login.
     fn code(&self) -> Option<&SqlState> {
         match self {
             Failure::Database(error) => error.code(),
-            Failure::Pool(PoolError::Backend(Unreached::Said(error))) => error.code(),
+            Failure::Pool(PoolError::Backend(ConnectError::Failed(error))) => error.code(),
             Failure::Pool(_) | Failure::Verb(_) => None,
         }
     }
@@ -95,7 +107,7 @@ impl Failure {
     pub(crate) fn into_invalid(self) -> Invalid {
         let reason = match &self {
             Failure::Database(error) => match error.as_db_error() {
-                Some(error) => Said::of(error).message,
+                Some(error) => ServerError::of(error).message,
                 None => error.to_string(),
             },
             Failure::Pool(error) => error.to_string(),
@@ -109,7 +121,9 @@ impl Failure {
         match self {
             Failure::Verb(error) => error,
             Failure::Database(error) => classify(operation, error),
-            Failure::Pool(PoolError::Backend(Unreached::Said(error))) => classify(operation, error),
+            Failure::Pool(PoolError::Backend(ConnectError::Failed(error))) => {
+                classify(operation, error)
+            }
             Failure::Pool(PoolError::Closed) => Error::Closed { operation },
             Failure::Pool(error) => Error::Transient {
                 operation,
@@ -126,8 +140,8 @@ impl From<tokio_postgres::Error> for Failure {
     }
 }
 
-impl From<Unreached> for Failure {
-    fn from(reason: Unreached) -> Failure {
+impl From<ConnectError> for Failure {
+    fn from(reason: ConnectError) -> Failure {
         Failure::Pool(PoolError::Backend(reason))
     }
 }
@@ -154,11 +168,11 @@ fn without_connection(error: &PoolError) -> &'static str {
         PoolError::Timeout(TimeoutType::Wait) => {
             "no connection became free in time; raise max_connections of the store, or look for slow statements"
         }
-        PoolError::Backend(Unreached::Silent)
+        PoolError::Backend(ConnectError::TimedOut)
         | PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
             "the server did not answer in time; is it reachable and not overloaded?"
         }
-        PoolError::Backend(Unreached::Said(_))
+        PoolError::Backend(ConnectError::Failed(_))
         | PoolError::Closed
         | PoolError::NoRuntimeSpecified
         | PoolError::PostCreateHook(_) => "no connection could be made",
@@ -168,7 +182,7 @@ fn without_connection(error: &PoolError) -> &'static str {
 /// Classifies a driver's error by what a caller should do about it.
 fn classify(operation: &'static str, error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
-        Some(said) => sort(operation, Said::of(said)),
+        Some(error) => classify_code(operation, ServerError::of(error)),
         None => without_code(operation, error),
     }
 }
@@ -178,21 +192,21 @@ fn classify(operation: &'static str, error: tokio_postgres::Error) -> Error {
 /// Details, contexts and hints are left out. They hold whole rows (`Failing row contains ...`),
 /// and errors go to logs.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ServerError {
     code: String,
     message: String,
     constraint: Option<String>,
 }
 
-impl Said {
-    fn of(error: &DbError) -> Said {
-        Said {
+impl ServerError {
+    fn of(error: &DbError) -> ServerError {
+        ServerError {
             constraint: error.constraint().map(ToOwned::to_owned),
-            ..Said::new(error.code().code(), error.message())
+            ..ServerError::new(error.code().code(), error.message())
         }
     }
 
-    pub(crate) fn new(code: &str, message: &str) -> Said {
+    pub(crate) fn new(code: &str, message: &str) -> ServerError {
         // The message about a refused value ends with it: `invalid input syntax for type x:
         // "value"`.
         let quotes_value = code.starts_with("22");
@@ -200,7 +214,7 @@ impl Said {
             Some((before, _)) if quotes_value => before,
             _ => message,
         };
-        Said {
+        ServerError {
             code: code.to_owned(),
             message: message.to_owned(),
             constraint: None,
@@ -208,7 +222,7 @@ impl Said {
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.message, self.code)?;
         match &self.constraint {
@@ -218,12 +232,12 @@ impl fmt::Display for Said {
     }
 }
 
-impl std::error::Error for Said {}
+impl std::error::Error for ServerError {}
 
 /// Classifies the server's error, for any driver.
-pub(crate) fn sort(operation: &'static str, said: Said) -> Error {
-    let (code, message) = (said.code.clone(), said.message.clone());
-    let source: Source = said.into();
+pub(crate) fn classify_code(operation: &'static str, error: ServerError) -> Error {
+    let (code, message) = (error.code.clone(), error.message.clone());
+    let source: Source = error.into();
     let state = SqlState::from_code(&code);
     if let Some(advice) = advice_when_unusable(operation, &state) {
         return Error::Unusable {
@@ -240,6 +254,7 @@ pub(crate) fn sort(operation: &'static str, said: Said) -> Error {
         };
     }
     match code.get(..2) {
+        // The checks of outlast-core have let a value through that the server refuses.
         Some("22" | "54") => Error::Invalid {
             operation,
             invalid: Invalid::new("input", format!("was refused by the database: {message}")),
@@ -300,7 +315,11 @@ fn advice_when_transient(code: &SqlState) -> Option<&'static str> {
 }
 
 /// Classifies errors of the connection: the server was unreachable, or closed the connection.
+///
+/// The driver has no kinds for them, so the texts of its errors only choose an advice or end a
+/// useless retry. A text that is not recognised is transient.
 fn without_code(operation: &'static str, error: tokio_postgres::Error) -> Error {
+    // The driver's text often leaves out its causes, such as "Connection refused".
     let mut reason = error.to_string();
     let mut cause = std::error::Error::source(&error);
     while let Some(inner) = cause {

@@ -1,4 +1,7 @@
 //! Histories of workflows: events as parameters of a commit, and pages of events for readers.
+//!
+//! Commits and readers of histories call this file. Events are appended by the commit of their
+//! outcome and never changed (I14). Their numbers come from the row under the fence.
 
 use crate::decode::{column, json, time};
 use crate::error::Failure;
@@ -41,6 +44,7 @@ pub(crate) async fn history(session: &Session, request: HistoryRequest) -> Resul
     request
         .check()
         .map_err(|invalid| invalid.during("history"))?;
+    // A planned query: the replay of every workflow reads its history by this.
     let call = statement::INSPECT_HISTORY.with([
         value(request.id.0),
         value(request.run),

@@ -1,4 +1,7 @@
 //! Read-only queries for the API, the dashboard and the command line. They lock nothing.
+//!
+//! People choose the filters, so every answer is bounded: in rows, in bytes of values
+//! (docs/decisions/0043), or by a short timeout.
 
 pub(crate) mod list;
 pub(crate) mod step_count;
@@ -71,6 +74,8 @@ pub(crate) async fn children(
 }
 
 /// Returns a row of a page, or `None` if its values exceed the page's bound in bytes.
+///
+/// Such a row comes without its values, so it must not be decoded.
 pub(crate) fn fitting<T>(
     row: &Row,
     read: impl Fn(&Row) -> Result<T, Failure>,
@@ -82,6 +87,9 @@ pub(crate) fn fitting<T>(
 }
 
 /// Returns the page of the first rows that fit. The statement asked for one more than `limit`.
+///
+/// It ends at the first row that does not fit, even if a later one would. The next page begins
+/// there, and a gap could never be read.
 pub(crate) fn first_fitting<T>(rows: Vec<Option<T>>, limit: usize) -> Rows<T> {
     let found = rows.len();
     let rows: Vec<T> = rows.into_iter().map_while(|row| row).take(limit).collect();
@@ -174,7 +182,8 @@ pub(crate) async fn ask<T: Send>(
 
 /// Runs a lookup by key, without a transaction around it.
 ///
-/// Programs poll these lookups. Their plan is fixed, as that of the verbs' statements.
+/// Programs poll these lookups. Their plan is fixed, as that of the verbs' statements. On a direct
+/// connection the statement goes alone, which is one message instead of three.
 async fn look_up<T: Send>(
     session: &Session,
     operation: &'static str,
@@ -186,6 +195,9 @@ async fn look_up<T: Send>(
 }
 
 /// Runs a read-only query with a fixed plan, so that the planner cannot choose to read more.
+///
+/// For queries that promise a bound on what they read (docs/decisions/0006). The kind is that of
+/// verbs that write, whose settings fix the plans. It works on a standby too.
 pub(crate) async fn ask_planned<T: Send>(
     session: &Session,
     operation: &'static str,
@@ -195,6 +207,7 @@ pub(crate) async fn ask_planned<T: Send>(
     ask_as(session, TxKind::Write, operation, call, read).await
 }
 
+/// Runs one query, and tries again when a pooler has lost its statement.
 async fn ask_as<T: Send>(
     session: &Session,
     tx_kind: TxKind,

@@ -1,6 +1,9 @@
 //! Migrations of the schema, and its version.
 //!
 //! `Options::connect` runs or checks them. A migration never waits longer than the lock timeout.
+//!
+//! A migration that was released is never edited: schemas that have run it stay as they are, and
+//! nothing compares them with its text. A change is a new migration at the end of the list.
 
 use crate::connection::{Pool, Pooled};
 use crate::error::Failure;
@@ -42,12 +45,16 @@ select pg_advisory_xact_lock(hashtextextended('outlast migration of SCHEMA', 0))
 ";
 
 /// The objects that every migration needs. An existing schema needs no right to create one.
+///
+/// Not `create schema if not exists`: the server checks that right even if the schema exists.
 const FOUNDATION: &str = "\
 do $$ begin if to_regnamespace('\"SCHEMA\"') is null then create schema \"SCHEMA\"; end if; end $$;
 create table if not exists outlast.meta (key text primary key, value integer not null);
 ";
 
 /// How long a migration that an operator runs by hand may wait for a lock.
+///
+/// A lock on a table blocks all later ones in its queue, so steps stop as long as this waits.
 pub(crate) const PRINTED_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the SQL of every migration for `schema`, for operators who run migrations themselves.
@@ -67,6 +74,9 @@ pub fn migrations_sql(schema: &str) -> Result<String, Invalid> {
 }
 
 /// Migrates the schema to this version. Each migration is one transaction.
+///
+/// Nodes that start at once take turns, one migration at a time. A node of an older build refuses
+/// to start from then on.
 pub(crate) async fn run(pool: &Pool, schema: &str, lock: Duration) -> Result<(), Error> {
     let client = connection(pool).await?;
     // Checking first means that a node on an up-to-date schema needs no right to create anything.
@@ -105,6 +115,7 @@ pub(crate) async fn find_version(
 async fn step(client: &Pooled, schema: &str, lock: Duration) -> Result<usize, Error> {
     let done = async {
         client.batch_execute(&opening(schema, lock)).await?;
+        // Read again under the lock: another node may have migrated while this one waited.
         let version = version_in(&client.simple_query(&version_query(schema)).await?);
         let Some(migration) = MIGRATIONS.get(version) else {
             client.batch_execute("commit").await?;
@@ -184,6 +195,7 @@ pub(crate) fn take_lock(schema: &str, lock: Duration) -> String {
         .replace("SCHEMA", schema)
 }
 
+/// Records the version and commits, in the transaction of the migration: it never runs twice.
 fn closing(version: usize, schema: &str) -> String {
     in_schema(
         &format!(

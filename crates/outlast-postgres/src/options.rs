@@ -1,4 +1,6 @@
 //! Connection options, URL parsing, and the checks before the store is used.
+//!
+//! A URL holds a password. No error, log or `Debug` may show it, or a part that may be secret.
 
 use crate::connection::connect::Connector;
 use crate::connection::passfile;
@@ -211,6 +213,7 @@ impl Options {
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.check().map_err(|invalid| invalid.during("connect"))?;
         let pool = self.pool()?;
+        // Before the migrations: on an old server or a standby, their error would hide the cause.
         let server = check_server(&pool).await?;
         if !self.read_only {
             server.refuse_read_only()?;
@@ -280,8 +283,9 @@ impl Options {
     }
 
     fn pool(&self) -> Result<Pool, Error> {
-        let reach = Connector::new(&self.config, tls::connector(&self.trust)?);
-        Pool::builder(Connections(reach))
+        // Nothing connects yet: the pool makes its first connection for the first check.
+        let connector = Connector::new(&self.config, tls::connector(&self.trust)?);
+        Pool::builder(Connections(connector))
             .max_size(self.max_connections)
             // The connection that was used last comes first: its server process is warm.
             .queue_mode(QueueMode::Lifo)
@@ -321,12 +325,14 @@ fn parse_url(url: &str) -> Result<(Config, Trust), Error> {
         unreadable(&cause.map_or_else(String::new, |cause| unquoted(&cause)))
     })?;
     // An unescaped '@' puts the rest of the password into the host.
+    // Connecting would send that part of the password to a name server.
     let is_mistaken = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
     if config.get_hosts().iter().any(is_mistaken) {
         return Err(unreadable(
             "there is an '@' too many; one in a password is written %40",
         ));
     }
+    // The driver has no default: a host that drops packets would block for minutes.
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(Duration::from_secs(10));
     }
@@ -355,6 +361,7 @@ fn unreadable(why: &str) -> Error {
 ///
 /// A quoted option name may be half of a password that was not escaped.
 fn unquoted(cause: &str) -> String {
+    // Options that libpq or JDBC know. Their names are no secrets.
     const OPTIONS_OF_OTHERS: [&str; 12] = [
         "channel_encoding",
         "client_encoding",
@@ -390,6 +397,7 @@ fn take_trust(url: &str) -> (String, Trust) {
     for pair in query.split('&') {
         match pair.split_once('=') {
             Some(("sslrootcert", path)) => root = Some(PathBuf::from(percent_decoded(path))),
+            // Both check the name too, which is stricter than libpq's `verify-ca`.
             Some(("sslmode", "verify-full" | "verify-ca")) => {
                 verify = true;
                 kept.push("sslmode=require");
@@ -408,6 +416,7 @@ fn take_trust(url: &str) -> (String, Trust) {
     (format!("{base}?{}", kept.join("&")), trust)
 }
 
+/// Decodes `%20` and the like. A `%` without two hex digits stays as it is.
 fn percent_decoded(text: &str) -> String {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -431,6 +440,8 @@ fn percent_decoded(text: &str) -> String {
 }
 
 /// Accepts plain lower-case names: they occur in statements, error messages and command lines.
+///
+/// The name is put into the text of every statement, so this check is what keeps SQL out of it.
 pub(crate) fn check_schema_name(schema: &str) -> Result<(), Invalid> {
     let first_is_fine = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     let rest_is_fine = schema
@@ -470,6 +481,8 @@ impl Writable {
 }
 
 /// Checks that the server is new enough and that its encoding can hold every text.
+///
+/// By the simple protocol: a connection is not prepared yet, and this must work behind any pooler.
 async fn check_server(pool: &Pool) -> Result<Writable, Error> {
     let client = pool
         .get()

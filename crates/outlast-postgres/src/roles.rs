@@ -1,7 +1,8 @@
 //! Rights of roles in a schema.
 //!
 //! Roles belong to the whole server, and its owner names them. So nothing here creates a role:
-//! rights are granted to existing ones. The two tables below list all rights.
+//! rights are granted to existing ones. The tables below list all rights. A test fails for an
+//! object of the schema that is in none of them (docs/decisions/0023).
 
 use crate::connection::{Pool, Pooled};
 use crate::error::Failure;
@@ -201,6 +202,9 @@ impl Roles {
 }
 
 /// Revokes earlier rights of the roles, and the rights of `public`.
+///
+/// PostgreSQL lets every role execute a new function. Some of ours run with the owner's rights, so
+/// `public` must lose that right (docs/decisions/0023).
 fn revoke(sql: &mut String, schema: &str, roles: &[(Part, String)]) {
     let mut from = "public".to_owned();
     for (_, role) in roles {
@@ -263,6 +267,8 @@ impl Part {
 }
 
 /// Grants the rights in one transaction, under the lock that migrations take.
+///
+/// Between the revoke and the grant no other transaction sees a role without its rights.
 pub(crate) async fn give(
     pool: &Pool,
     schema: &str,

@@ -42,10 +42,12 @@ pub(crate) struct Session {
     pub(crate) limits: TimeLimits,
     /// A test's clock; `None` for the server's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
-    /// Whether statements are prepared by name, or sent as text each time.
+    /// Whether statements are prepared by name, or sent as text each time. A server process that
+    /// lacks a statement turns it off for good (docs/decisions/0010).
     pub(crate) named: AtomicBool,
     /// Whether instances are started and signalled through the schema's functions.
     pub(crate) enqueue_only: bool,
+    /// A test's control over the order of statements; `None` in every other store.
     pub(crate) conductor: Option<Arc<dyn Conductor>>,
     /// The statements for users' own transactions.
     pub(crate) transactions: Schema,
@@ -69,8 +71,7 @@ impl Session {
 
     /// Begins a transaction of several round trips. Nothing is sent before its first call.
     ///
-    /// It keeps its connection and its locks until [`finish`](Transaction::finish), over every
-    /// round trip in between.
+    /// It keeps its connection and its locks until it ends, over every round trip in between.
     pub(crate) async fn begin(&self, tx_kind: TxKind) -> Result<Transaction<'_>, Failure> {
         let client = self.pool.get().await.map_err(Failure::Pool)?;
         Ok(Transaction {
@@ -125,7 +126,7 @@ impl Session {
             return true;
         }
         if failure.is_disk_full() {
-            self.full_disk.meet();
+            self.full_disk.note();
         }
         failure.is_contention() || failure.is_lost_race_for_a_key()
     }

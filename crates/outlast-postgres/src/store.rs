@@ -1,6 +1,7 @@
 //! The store. Each verb of `Store` and `Inspect` calls a function in the file of its name.
 //!
-//! This file holds no SQL and makes no decision. The files of the verbs do both.
+//! This file holds no SQL and makes no decision. The files of the verbs do both. What a verb
+//! promises is in the documentation of `Store`, once for both stores, and is not repeated here.
 
 use crate::doctor::write_check;
 use crate::hints::listen;
@@ -35,7 +36,7 @@ use tokio_postgres::config::Host;
 pub struct Postgres {
     pub(crate) session: Arc<Session>,
     schema: Arc<str>,
-    place: Arc<str>,
+    database_id: Arc<str>,
 }
 
 impl Postgres {
@@ -64,7 +65,7 @@ impl Postgres {
 
     pub(crate) fn new(session: Session, schema: String) -> Postgres {
         Postgres {
-            place: place(session.pool.manager().0.config(), &schema).into(),
+            database_id: database_id(session.pool.manager().0.config(), &schema).into(),
             session: Arc::new(session),
             schema: schema.into(),
         }
@@ -72,7 +73,10 @@ impl Postgres {
 }
 
 /// Returns the identity of the database: servers, database and schema, without a secret.
-fn place(config: &Config, schema: &str) -> String {
+///
+/// Stores of one process with the same identity share a hub (docs/decisions/0012). The identity
+/// comes from the URL alone. Two URLs that name one database in different words only cost time.
+fn database_id(config: &Config, schema: &str) -> String {
     let names = config.get_hosts().iter().map(|host| match host {
         Host::Tcp(name) => name.clone(),
         #[cfg(unix)]
@@ -218,7 +222,7 @@ impl Store for Postgres {
     }
 
     fn database_id(&self) -> &str {
-        &self.place
+        &self.database_id
     }
 
     async fn notify(&self, hints: Hints) -> Result<()> {
@@ -318,8 +322,8 @@ impl Inspect for Postgres {
 mod tests {
     use super::*;
 
-    fn place_of(url: &str) -> String {
-        place(&url.parse().unwrap(), "outlast")
+    fn id_of(url: &str) -> String {
+        database_id(&url.parse().unwrap(), "outlast")
     }
 
     #[test]
@@ -343,7 +347,7 @@ mod tests {
                 "postgres 10.0.0.1:5432/shop outlast",
             ),
         ] {
-            assert_eq!(place_of(url), expected);
+            assert_eq!(id_of(url), expected);
         }
     }
 }

@@ -19,8 +19,8 @@ use std::str::FromStr;
 pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
     let guard: Option<String> = row.get("correlation_guard")?;
     let awaits: Option<Vec<String>> = decoded(row, "awaits")?;
-    // These statements return the stored word, so `sleeping` is derived here. Statements without
-    // the column `awaits` derive it in SQL.
+    // These statements return the stored word, so `sleeping` is derived here. Statements that do
+    // not return `awaits` derive it in SQL.
     let stored: Status = word(row, "status")?;
     Ok(Instance {
         id: InstanceId(row.get("id")?),
@@ -125,7 +125,6 @@ pub(crate) fn child_position(row: &Row<'_>) -> rusqlite::Result<Option<ChildPosi
 
 /// Decodes the progress of the last fan-out or join; `None` before the first.
 fn barrier(row: &Row<'_>) -> rusqlite::Result<Option<Barrier>> {
-    // A workflow without rounds may still have waited for children.
     let joining: Option<String> = row.get("joining")?;
     if row.get::<_, i32>("round")? == 0 && joining.is_none() {
         return Ok(None);
@@ -325,8 +324,9 @@ impl<'a, 's> Columns<'a, 's> {
     }
 }
 
-/// Makes the error of a column. [`Fault::unreadable_row`](crate::error::Fault::unreadable_row) and
-/// the errors of questions recognise it by its kind.
+/// Makes the error of a column that cannot be decoded.
+///
+/// [`Fault::unreadable_row`](crate::error::Fault::unreadable_row) recognises it by its kind.
 fn conversion(position: usize, error: impl Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(position, Type::Text, Box::new(error))
 }

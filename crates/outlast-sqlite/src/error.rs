@@ -1,8 +1,8 @@
 //! Translates SQLite's errors into the contract's: what happened, and what to do about it.
 //!
-//! `job.rs`, `open.rs` and `transaction.rs` call it for the caller of an operation. Loops decide by
-//! the kind of an error. A permanent fault must never become `Transient`, or a loop repeats it for
-//! ever.
+//! `job.rs`, `open.rs` and `transaction.rs` call it for the caller of an operation. Loops decide
+//! by the kind of an error. A permanent fault must never become `Transient`, or a loop repeats it
+//! for ever.
 
 use outlast_core::{Error, Source};
 use rusqlite::ErrorCode;
@@ -119,7 +119,7 @@ pub(crate) fn explain(operation: &'static str, cause: Arc<rusqlite::Error>) -> E
             reason: format!("a row holds what this version could not have written: {cause}"),
             source,
         },
-        // A statement and the schema do not fit each other, so no retry can help.
+        // SQLite would refuse the same statement again, so a retry cannot help.
         _ => Error::Corrupt {
             operation,
             reason: format!("SQLite refused a statement: {}", message(&cause)),

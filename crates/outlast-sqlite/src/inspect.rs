@@ -1,7 +1,7 @@
 //! The questions of `Inspect`. They run on readers and must never write.
 //!
-//! Each runs in one read transaction, so its statements see the same moment. Each has a bound on
-//! its rows and, where it returns values, on their bytes (docs/decisions/0043): a question must not
+//! Each runs in one read transaction, so its statements see the same moment. A page has a bound on
+//! its rows and on the bytes of their values (docs/decisions/0043). Without it one question could
 //! take the memory of the process.
 
 pub(crate) mod list;
@@ -44,7 +44,7 @@ pub(crate) fn get(tx: &Tx<'_>, id: InstanceId) -> Result<Option<Instance>, Fault
 
 /// Returns an instance of a page. Without `values`, skips its state, result and dropped children.
 ///
-/// `None` cannot occur within the transaction that has read the id.
+/// `None` does not occur: the same transaction has read the id.
 pub(crate) fn get_listed(
     tx: &Tx<'_>,
     id: InstanceId,
@@ -124,8 +124,8 @@ pub(crate) fn close_actions(
 
 /// Returns every queue that is paused or has a runnable, held or executing row.
 ///
-/// Queues are not stored, so their names are gathered from the indexes. A queue whose instances are
-/// all parked or finished is not listed.
+/// Queues are not stored, so their names are gathered from the indexes. A queue whose instances
+/// are all parked or finished is not listed.
 pub(crate) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueSummary>, Fault> {
     let paused: BTreeSet<String> = all(tx, PAUSED_QUEUES, [], |row| row.get(0))?
         .into_iter()
@@ -174,7 +174,7 @@ struct Depth {
 
 impl Depth {
     fn of(tx: &Tx<'_>, queue: &str) -> Result<Depth, Fault> {
-        // Held rows are outside the pick index but wait in the queue all the same.
+        // Held rows are outside the pick index, but they wait in the queue too.
         let mut depth = Depth::held(tx, queue)?;
         let mut priority = BEFORE_PRIORITIES;
         while let Some(next) = claim::next_priority(tx, queue, priority)? {

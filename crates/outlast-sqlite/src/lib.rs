@@ -11,7 +11,7 @@
 //! let order = NewInstance::new("checkout", "start", state).correlation_key("order:42");
 //!
 //! let inserted = store.insert(vec![order], None).await?;
-//! let id = inserted.rows[0].new_id().expect("nobody held the key");
+//! let id = inserted.rows[0].new_id().expect("no instance held the key");
 //!
 //! let instance = store.get(id).await?.expect("it was just inserted");
 //! assert_eq!(instance.status, Status::Runnable);

@@ -1,8 +1,8 @@
 //! `Sqlite`, the handle of a store, and its implementation of the contract's traits.
 //!
 //! The engine and the client call it through these traits. Each method checks its request, sends a
-//! job to the writer thread or to a reader, and awaits the answer. No method here runs a statement:
-//! callers may be on an async runtime's threads.
+//! job to the writer thread or to a reader, and awaits the answer. No method here runs a
+//! statement: callers may be on an async runtime's threads.
 
 use crate::error::{self, Fault};
 use crate::inspect::{list, step_count};
@@ -109,8 +109,8 @@ impl Sqlite {
         };
         let transactions = Arc::new(AtomicU64::new(0));
         let clock = options.clock;
-        // Where a commit never waits for the disk, a claim has no wait to save, and the writer must
-        // leave the level as the user has set it.
+        // Where a commit never waits for the disk, a claim has no wait to save. The writer then
+        // keeps the level that the user has set.
         let waits = match (open::file(path), options.synchronous) {
             (Some(_), Synchronous::Full) => Waits::ForTheDisk,
             (None, _) | (_, Synchronous::Normal | Synchronous::Off) => Waits::Never,

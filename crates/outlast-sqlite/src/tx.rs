@@ -40,8 +40,8 @@ impl<'c> Tx<'c> {
     /// Finds it by the address of its text. The connection's own cache compares the whole text
     /// twice at each use. That takes longer than many a statement.
     ///
-    /// A statement that is in use is not found, so a nested use gets a second copy. A text that the
-    /// compiler has placed twice gets one copy for each address.
+    /// A statement that is in use is not found, so a nested use gets a second copy. A text that
+    /// the compiler has placed twice gets one copy for each address.
     pub(crate) fn prepare(&self, sql: &'static str) -> rusqlite::Result<Prepared<'_, 'c>> {
         #[cfg(outlast_mutants)]
         let sql = crate::mutants::text(sql);

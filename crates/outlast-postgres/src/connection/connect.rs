@@ -14,17 +14,19 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long a host may take to finish the login.
 ///
-/// The URL's `connect_timeout` bounds the step before it.
-pub(crate) const LETTING_IN_MAX: Duration = Duration::from_secs(5);
+/// The URL's `connect_timeout` bounds the step before it. A login takes a few round trips, so a
+/// host that needs longer hangs, and another one may answer.
+pub(crate) const LOGIN_MAX: Duration = Duration::from_secs(5);
 
 /// The driver's keepalive time when a URL sets none. It is far longer than a verb may take.
-const KEEPALIVE_UNSAID: Duration = Duration::from_secs(2 * 60 * 60);
+const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Opens connections to a database.
 pub(crate) struct Connector {
     config: Config,
     /// One configuration per host, in the order of the URL.
     hosts: Vec<Config>,
+    /// Whether each connection tries the hosts in another order (`load_balance_hosts=random`).
     balanced: bool,
     tls: MakeRustlsConnect,
 }
@@ -37,7 +39,7 @@ pub(crate) type Driver = Connection<Socket, TlsStream>;
 impl Connector {
     pub(crate) fn new(config: &Config, tls: MakeRustlsConnect) -> Connector {
         Connector {
-            hosts: one_by_one(&watchful(config)),
+            hosts: one_by_one(&with_keepalives(config)),
             balanced: config.get_load_balance_hosts() == LoadBalanceHosts::Random,
             config: config.clone(),
             tls,
@@ -51,20 +53,22 @@ impl Connector {
 
     /// Connects to the first host that accepts and has the attributes that the URL asks for.
     ///
-    /// Returns the error of the last host if none does.
-    pub(crate) async fn connect(&self) -> Result<(Client, Driver), Unreached> {
+    /// Returns the error of the last host if none does. Nothing is remembered between two calls: a
+    /// host that failed is tried first again, since it may be the primary by now.
+    pub(crate) async fn connect(&self) -> Result<(Client, Driver), ConnectError> {
         let mut hosts: Vec<&Config> = self.hosts.iter().collect();
         if self.balanced {
             hosts.sort_by_cached_key(|_| RandomState::new().hash_one(0));
         }
-        let mut reason = Unreached::Silent;
+        let mut reason = ConnectError::TimedOut;
         for host in hosts {
+            // For each host, not for all of them: the last one gets the same time as the first.
             let patience = host.get_connect_timeout().copied().unwrap_or_default();
             let connecting = host.connect(self.tls.clone());
-            reason = match timeout(patience + LETTING_IN_MAX, connecting).await {
+            reason = match timeout(patience + LOGIN_MAX, connecting).await {
                 Ok(Ok(reached)) => return Ok(reached),
-                Ok(Err(error)) => Unreached::Said(error),
-                Err(_) => Unreached::Silent,
+                Ok(Err(error)) => ConnectError::Failed(error),
+                Err(_) => ConnectError::TimedOut,
             };
         }
         Err(reason)
@@ -73,41 +77,44 @@ impl Connector {
 
 /// The reason why there is no connection.
 #[derive(Debug)]
-pub(crate) enum Unreached {
+pub(crate) enum ConnectError {
     /// The driver or the server returned an error.
-    Said(Error),
+    Failed(Error),
     /// No answer came in time.
-    Silent,
+    TimedOut,
 }
 
-impl From<Error> for Unreached {
-    fn from(error: Error) -> Unreached {
-        Unreached::Said(error)
+impl From<Error> for ConnectError {
+    fn from(error: Error) -> ConnectError {
+        ConnectError::Failed(error)
     }
 }
 
-impl fmt::Display for Unreached {
+impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unreached::Said(error) => error.fmt(f),
-            Unreached::Silent => f.write_str("the server did not answer in time"),
+            ConnectError::Failed(error) => error.fmt(f),
+            ConnectError::TimedOut => f.write_str("the server did not answer in time"),
         }
     }
 }
 
-impl std::error::Error for Unreached {
+impl std::error::Error for ConnectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Unreached::Said(error) => error.source(),
-            Unreached::Silent => None,
+            ConnectError::Failed(error) => error.source(),
+            ConnectError::TimedOut => None,
         }
     }
 }
 
 /// Sets keepalives that detect a dead peer within half a minute, unless the URL sets others.
-fn watchful(config: &Config) -> Config {
+///
+/// The listener needs them most: it only reads, so nothing else shows it that its peer is gone.
+/// For a verb, `tcp_user_timeout` bounds how long sent bytes stay without an acknowledgement.
+fn with_keepalives(config: &Config) -> Config {
     let mut config = config.clone();
-    if config.get_keepalives_idle() == KEEPALIVE_UNSAID {
+    if config.get_keepalives_idle() == KEEPALIVE_DEFAULT {
         config.keepalives_idle(Duration::from_secs(15));
     }
     if config.get_keepalives_interval().is_none() {

@@ -7,6 +7,9 @@
 //! own process. A pooler makes up a number, because the process changes later. So this file
 //! compares that number with `pg_backend_pid()`. A pooler would have to guess one number in four
 //! billion.
+//!
+//! A wrong "direct" would be dangerous: settings would reach other programs, and a statement name
+//! could mean another program's statement (docs/decisions/0010). A wrong "pooler" costs messages.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -25,6 +28,7 @@ pub(crate) async fn is_direct(client: &Client) -> Result<bool, Error> {
         };
         row.get(0)?.parse().ok()
     });
+    // A process that cannot be read counts as a pooler's.
     let named = named_process(client.cancel_token()).await;
     Ok(serving.is_some() && named.ok() == serving)
 }
@@ -36,23 +40,25 @@ pub(crate) async fn is_direct(client: &Client) -> Result<bool, Error> {
 async fn named_process(token: CancelToken) -> io::Result<i32> {
     const SSL_REQUEST: i32 = 80_877_103;
     let (near, mut far) = tokio::io::duplex(64);
-    let asking = token.cancel_query_raw(near, InClear);
-    let hearing = async {
+    let sending = token.cancel_query_raw(near, InClear);
+    let reading = async {
         loop {
             // The length and the request code come first, then the process and its secret.
             let (_, request) = (far.read_i32().await?, far.read_i32().await?);
             if request != SSL_REQUEST {
                 return far.read_i32().await;
             }
+            // The driver asks for TLS first, unless the URL turns it off. The answer is yes, and
+            // `InClear` goes on without.
             far.write_all(b"S").await?;
         }
     };
     // The request can be dropped half-way: the process number is all that is needed.
     tokio::select! {
         biased;
-        named = hearing => named,
+        named = reading => named,
         failed = async {
-            match asking.await {
+            match sending.await {
                 // The request is written. The reading side ends the select.
                 Ok(()) => std::future::pending().await,
                 Err(error) => io::Error::other(error),

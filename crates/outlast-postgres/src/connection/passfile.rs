@@ -1,6 +1,7 @@
 //! Finds the password that a URL leaves out, where PostgreSQL's own programs look for it.
 //!
-//! The places are `PGPASSWORD`, then the file that `PGPASSFILE` names, or `~/.pgpass`.
+//! The places are `PGPASSWORD`, then the file that `PGPASSFILE` names, or `~/.pgpass`. Only
+//! `Options::find_password` calls this, as the command line does. A store never looks by itself.
 
 use std::path::{Path, PathBuf};
 use tokio_postgres::Config;

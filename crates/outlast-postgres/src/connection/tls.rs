@@ -1,4 +1,7 @@
 //! TLS by rustls. `sslmode` means the same as in PostgreSQL's other clients.
+//!
+//! The driver decides whether a connection is encrypted. This file decides which certificates are
+//! accepted.
 
 use outlast_core::Error;
 use rustls::ClientConfig;
@@ -23,7 +26,13 @@ pub(crate) enum Trust {
     Roots(PathBuf),
 }
 
+/// Returns the connector for this trust.
+///
+/// A root certificate that cannot be read is an error. No connection may be made without the check
+/// that the URL asks for.
 pub(crate) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, Error> {
+    // Named, not the process's default: another crate of the program may have set that, or two
+    // crates may have left it undecided, which panics.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -43,6 +52,7 @@ pub(crate) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, Error> {
     Ok(MakeRustlsConnect::new(config))
 }
 
+/// Returns the certificates of the system. Without any, every connection is refused.
 fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -96,6 +106,7 @@ impl ServerCertVerifier for AcceptAny {
         Ok(ServerCertVerified::assertion())
     }
 
+    // The signatures are checked even so: the peer must have the key of its own certificate.
     fn verify_tls12_signature(
         &self,
         message: &[u8],

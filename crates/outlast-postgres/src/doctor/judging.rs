@@ -1,4 +1,7 @@
 //! Judging the doctor's facts: facts in, findings out, without I/O.
+//!
+//! `doctor.rs` calls this. A finding needs an entry of its name in docs/guides/operations.md. A
+//! test of `outlast` compares that page with this file.
 
 use super::apart;
 use outlast_core::{Finding, Timestamp, size, span};
@@ -12,13 +15,15 @@ const OPEN_SERIOUS: Duration = Duration::from_secs(3_600);
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// A smaller difference between two clocks does no harm: no decision mixes them.
 const CLOCKS_MAX: Duration = Duration::from_secs(2);
-/// At two billion transactions the server stops, to protect the stored data.
+/// At two billion transactions the server stops, to protect the stored data. Autovacuum freezes
+/// rows at 200 million by default, so a higher age means that something is in its way.
 const TRANSACTIONS_MAX: i64 = 500_000_000;
 const TRANSACTIONS_SERIOUS: i64 = 1_500_000_000;
 /// A table with fewer dead rows is small, whatever their share.
 const DEAD_MIN: i64 = 10_000;
 /// The indexes of an instance take a few hundred bytes.
 const INDEX_BYTES_PER_INSTANCE_MAX: u64 = 4_096;
+/// Indexes smaller than this are not worth a rebuild.
 const INDEX_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
 /// The server and its settings.
@@ -89,6 +94,7 @@ impl Server {
             let remedy = format!("set {off} = on in postgresql.conf and reload");
             return Finding::serious(CHECK, found, remedy);
         }
+        // Claims turn it off for themselves; what counts is the setting that commits get.
         match self.synchronous_commit.as_str() {
             "off" => Finding::serious(
                 CHECK,
@@ -113,6 +119,8 @@ impl Server {
         }
     }
 
+    /// The store names its isolation level itself. Only users' own transactions have the default
+    /// (docs/protocol.md, defect 17), so another default is no fault.
     fn isolation(&self) -> Finding {
         let found = format!("transactions begin as {}", self.isolation);
         match self.isolation.as_str() {
@@ -160,7 +168,9 @@ pub(super) struct Holder {
     pub(super) name: String,
     /// How long it has been open. A slot has no such time.
     pub(super) open: Option<Duration>,
+    /// Whether it waits for its program, or a slot for its consumer.
     pub(super) is_idle: bool,
+    /// Whether vacuum cannot remove rows that died since it was opened.
     pub(super) keeps_rows: bool,
 }
 

@@ -1,4 +1,7 @@
-//! Checks whether the server takes writes: writes a row, removes it, and commits.
+//! Checks whether the server takes writes: writes rows, removes them, and commits.
+//!
+//! The health checks of the HTTP API call this. Only a write finds a full disk, and only one of
+//! more than a page. It uses the table `delays`: no decision depends on what is in it.
 
 use crate::decode::column;
 use crate::error::Failure;
@@ -15,6 +18,7 @@ use std::time::{Duration, Instant};
 /// verbs count.
 const FULL_FOR: Duration = Duration::from_secs(10);
 
+/// Returns whether the server takes writes now. Only an unexpected failure is an error.
 pub(crate) async fn check_writes(session: &Session) -> Result<WriteCheck> {
     #[cfg(outlast_mutants)]
     if outlast_core::mutant::is("write-check-does-not-write") {
@@ -23,7 +27,7 @@ pub(crate) async fn check_writes(session: &Session) -> Result<WriteCheck> {
     if !may_write(session).await? {
         return Ok(WriteCheck::NoRight);
     }
-    if session.full_disk.was_met() {
+    if session.full_disk.is_recent() {
         return Ok(WriteCheck::DiskFull);
     }
     let rows = &Delays::probes();
@@ -34,6 +38,7 @@ pub(crate) async fn check_writes(session: &Session) -> Result<WriteCheck> {
         .await
 }
 
+/// Returns whether the role has the right to write. A role that may only read is no fault.
 async fn may_write(session: &Session) -> Result<bool> {
     session
         .retry("check_writes", || {
@@ -46,6 +51,7 @@ async fn may_write(session: &Session) -> Result<bool> {
         .await
 }
 
+/// Adds the rows and removes as many of the oldest in one transaction, so none is ever visible.
 async fn write_and_remove(session: &Session, rows: &[Delays]) -> Result<WriteCheck, Failure> {
     let calls = [add_delays(rows), forget_delays(Delays::PROBE_MAX as i64)];
     match session.transact(TxKind::Write, &calls).await {
@@ -56,17 +62,17 @@ async fn write_and_remove(session: &Session, rows: &[Delays]) -> Result<WriteChe
     }
 }
 
-/// The time of the server's last report of a full disk.
+/// The time of the server's last report of a full disk, to any verb of this store.
 #[derive(Default)]
 pub(crate) struct FullDisk(Mutex<Option<Instant>>);
 
 impl FullDisk {
-    pub(crate) fn meet(&self) {
+    pub(crate) fn note(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    fn was_met(&self) -> bool {
-        let met = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        met.is_some_and(|met| met.elapsed() < FULL_FOR)
+    fn is_recent(&self) -> bool {
+        let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.is_some_and(|at| at.elapsed() < FULL_FOR)
     }
 }

@@ -31,14 +31,15 @@ use tokio_postgres::{AsyncMessage, Client};
 
 /// How many received messages may wait for the caller.
 ///
-/// Further messages are dropped: behind so many hints, another one says nothing new.
+/// Further messages are dropped: behind so many hints, another one says nothing new. Waiting for
+/// the caller instead would fill the server's notification queue, which all databases share.
 const UNREAD_MAX: usize = 1_024;
 
 /// How long a message to oneself may take. On a busy server it takes a few milliseconds.
 const PROBE_MAX: Duration = Duration::from_secs(2);
 
 /// How long closing a connection may take.
-const GOODBYE_MAX: Duration = Duration::from_secs(1);
+const CLOSING_MAX: Duration = Duration::from_secs(1);
 
 /// The notification channel of one schema.
 pub(crate) struct Channel {
@@ -46,19 +47,21 @@ pub(crate) struct Channel {
     /// The name of this store on the channel. The store ignores its own messages.
     node: String,
     /// Connects the listener. `None` if the store neither sends nor listens.
-    reach: Option<Connector>,
+    connector: Option<Connector>,
+    /// True once the store closes. Every listener subscribes to it.
     closing: watch::Sender<bool>,
+    /// Whether the log has said that messages do not arrive.
     warned: AtomicBool,
     presence: Arc<Presence>,
 }
 
 impl Channel {
-    /// Returns the channel of `schema`. Without `reach` it neither sends nor listens.
-    pub(crate) fn new(schema: &str, reach: Option<Connector>) -> Channel {
+    /// Returns the channel of `schema`. Without a connector it neither sends nor listens.
+    pub(crate) fn new(schema: &str, connector: Option<Connector>) -> Channel {
         Channel {
             name: channel_of(schema),
             node: random_word(),
-            reach,
+            connector,
             closing: watch::Sender::new(false),
             warned: AtomicBool::new(false),
             presence: Arc::default(),
@@ -78,15 +81,16 @@ impl Channel {
     }
 }
 
-/// Sends hints to the other nodes, unless there are none.
+/// Sends hints to the other nodes, unless there are none (docs/decisions/0018).
 pub(crate) async fn notify(session: &Session, hints: &Hints) -> Result<()> {
     let channel = &session.channel;
-    if hints.is_empty() || channel.reach.is_none() || channel.presence.is_alone() {
+    if hints.is_empty() || channel.connector.is_none() || channel.presence.is_alone() {
         return Ok(());
     }
     send(session, &message(&channel.node, hints)).await
 }
 
+/// Sends one message in a transaction of its own, through the pool.
 async fn send(session: &Session, message: &str) -> Result<()> {
     let once = || async move {
         let call = statement::NOTIFY.with([value(session.channel.name.as_str()), value(message)]);
@@ -124,19 +128,19 @@ pub(crate) async fn listen(session: &Arc<Session>) -> Result<Option<Box<dyn List
 
 async fn open(session: &Arc<Session>) -> Result<Option<Listener>> {
     let channel = &session.channel;
-    let Some(reach) = &channel.reach else {
+    let Some(connector) = &channel.connector else {
         return Ok(None);
     };
-    let reached = reach.connect().await;
-    let (client, connection) = reached.map_err(|reason| Failure::from(reason).during("listen"))?;
+    let opened = connector.connect().await;
+    let (client, connection) = opened.map_err(|reason| Failure::from(reason).during("listen"))?;
     let probe = random_word();
-    let (heard, mut echo) = oneshot::channel();
+    let (arrived, mut echo) = oneshot::channel();
     let (sender, hints) = mpsc::channel(UNREAD_MAX);
     let task = ListenTask {
         connection,
         channel: channel.name.clone(),
         node: channel.node.clone(),
-        probe: Some((probe.clone(), heard)),
+        probe: Some((probe.clone(), arrived)),
         hints: sender,
         closing: channel.closing.subscribe(),
         presence: channel.presence.clone(),
@@ -147,6 +151,8 @@ async fn open(session: &Arc<Session>) -> Result<Option<Listener>> {
         task: Some(tokio::spawn(task.run())),
         greeter: None,
     };
+    // The probe goes through the pool and must come back on this connection. That proves that both
+    // lead to the same database, and that no pooler is in between.
     listener
         .order(&format!("listen \"{}\"", channel.name))
         .await?;
@@ -155,13 +161,15 @@ async fn open(session: &Arc<Session>) -> Result<Option<Listener>> {
         Ok(Ok(())) => {}
         Ok(Err(_)) => return Err(listener.reason().await),
         Err(_) => {
-            // A pooler may hand the listening connection to another client.
-            let _ = timeout(GOODBYE_MAX, listener.order("unlisten *")).await;
+            // A pooler may hand the listening connection to another client, which would get our
+            // messages.
+            let _ = timeout(CLOSING_MAX, listener.order("unlisten *")).await;
             channel.warn();
             return Ok(None);
         }
     }
-    // A listening connection is idle as long as no other node sends a hint.
+    // A listening connection is idle as long as no other node sends a hint. A timeout that the
+    // administrator has set must not close it.
     listener.order("set idle_session_timeout = 0").await?;
     listener.greeter = Some(Greeter::start(session));
     Ok(Some(listener))
@@ -185,6 +193,7 @@ impl Greeter {
 }
 
 impl Drop for Greeter {
+    /// A node that does not listen cannot know whether it is alone, so it sends from now on.
     fn drop(&mut self) {
         self.presence.set_listening(false);
         self.task.abort();
@@ -238,6 +247,7 @@ impl Listen for Listener {
 }
 
 impl Listener {
+    /// Runs a command on the listening connection.
     async fn order(&mut self, sql: &str) -> Result<()> {
         let done = self.client.batch_execute(sql).await;
         done.map_err(|error| Failure::from(error).during("listen"))
@@ -246,7 +256,7 @@ impl Listener {
     /// Returns the reason why no more messages come.
     async fn reason(&mut self) -> Error {
         let reason = match &mut self.task {
-            Some(ear) => ear.await.ok(),
+            Some(task) => task.await.ok(),
             None => None,
         };
         self.task = None;
@@ -284,13 +294,14 @@ struct ListenTask {
 impl ListenTask {
     async fn run(mut self) -> Error {
         loop {
+            // In this order: a flood of messages must not keep a store from closing.
             let message = tokio::select! {
                 biased;
                 () = wait_for_close(&mut self.closing) => {
                     return Error::Closed { operation: "listen" };
                 }
                 () = self.hints.closed() => {
-                    self.say_goodbye().await;
+                    self.finish().await;
                     return broken(None);
                 }
                 message = poll_fn(|cx| self.connection.poll_message(cx)) => message,
@@ -308,6 +319,7 @@ impl ListenTask {
         }
     }
 
+    /// Passes the hints of another node on. Its own messages only answer the probe.
     fn take(&mut self, message: &str) {
         let Some(message) = ReceivedMessage::read(message) else {
             tracing::debug!(
@@ -335,24 +347,25 @@ impl ListenTask {
         }
     }
 
+    /// Reports that the probe has arrived. A probe of an earlier listener of this store is not it.
     fn take_probe(&mut self, message: &ReceivedMessage) {
-        let Some((probe, heard)) = self.probe.take() else {
+        let Some((probe, arrived)) = self.probe.take() else {
             return;
         };
         if message.probe.as_ref() == Some(&probe) {
             // The caller may have given up.
-            let _ = heard.send(());
+            let _ = arrived.send(());
         } else {
-            self.probe = Some((probe, heard));
+            self.probe = Some((probe, arrived));
         }
     }
 
     /// Closes the connection. The client was dropped with the listener.
-    async fn say_goodbye(&mut self) {
-        let goodbye = async {
+    async fn finish(&mut self) {
+        let closing = async {
             while let Some(Ok(_)) = poll_fn(|cx| self.connection.poll_message(cx)).await {}
         };
-        let _ = timeout(GOODBYE_MAX, goodbye).await;
+        let _ = timeout(CLOSING_MAX, closing).await;
     }
 }
 
@@ -364,6 +377,8 @@ async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
 }
 
 /// Returns the channel of a schema, an identifier of at most 63 bytes.
+///
+/// Nodes of different builds share it, so the name never changes.
 ///
 /// A name too long for the prefix keeps its beginning and gets a digest. The character between
 /// them occurs in no schema name.

@@ -1,4 +1,8 @@
 //! The messages between nodes, as the text of a notification.
+//!
+//! Pure functions; `listen.rs` sends and receives. Nodes of several builds share a channel, and
+//! any role of the database may notify on it. So a message that is not understood is skipped, and
+//! never an error.
 
 use outlast_core::{Hints, InstanceId, micros};
 use serde_json::{Value, json};
@@ -8,6 +12,8 @@ use std::time::Duration;
 const MESSAGE_BYTES_MAX: usize = 7_900;
 
 /// The version of the message form. Nodes skip messages of another form.
+///
+/// A new field needs no new form: older builds ignore it.
 const FORM: u64 = 1;
 
 /// A message that was understood.

@@ -2,6 +2,8 @@
 //!
 //! A message costs the server as much as a commit. So a node without others sends greetings only.
 //!
+//! `listen.rs` keeps it (docs/decisions/0018). A wrong answer costs time or a message.
+//!
 //! A listening node announces itself when it starts and every 30 s, and it answers new nodes. A
 //! node that has heard nothing for 90 s is alone. A node that does not listen cannot know, and
 //! always sends.
@@ -14,8 +16,10 @@ use tokio::time::Instant;
 /// How often a listening node announces itself.
 pub(crate) const GREETING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long after its last message a node counts as present.
+///
+/// Three times the interval, so that a lost greeting does no harm.
 const ABSENT_AFTER: Duration = Duration::from_secs(90);
-/// How long the other nodes have to answer a new node.
+/// How long the other nodes have to answer a new node. Until then it sends its hints.
 const NEWCOMER_FOR: Duration = Duration::from_secs(1);
 
 /// What this node knows about the others.

@@ -15,6 +15,9 @@ use std::time::SystemTime;
 use tokio_postgres::Row;
 
 /// Returns a page: by the index of a filter if that finds few rows, else by reading ids in order.
+///
+/// No plan is right for every filter, so the choice is made here and not by the planner. The first
+/// try is bounded too: an index that finds many rows is given up after `SCAN_MAX` of them.
 pub(crate) async fn list(session: &Session, request: &ListRequest) -> Result<Page> {
     request.check().map_err(|invalid| invalid.during("list"))?;
     if let Some(indexed) = IndexedFilter::of(&request.filter)
@@ -71,6 +74,9 @@ async fn page<const N: usize>(
     Ok((figure, rows.into_iter().filter_map(|row| row.1).collect()))
 }
 
+/// Returns the page and where the next one begins.
+///
+/// A page that stopped at its bound of rows read is not full, but it has a next one.
 fn cut(rows: Vec<Option<Instance>>, limit: usize, read_to: Option<InstanceId>) -> Page {
     let page = first_fitting(rows, limit);
     let next = match page.more {
@@ -84,6 +90,9 @@ fn cut(rows: Vec<Option<Instance>>, limit: usize, read_to: Option<InstanceId>) -
 }
 
 /// The filters that have an index.
+///
+/// Step and status have none on purpose: commits would then no longer update rows in place
+/// (docs/decisions/0025).
 #[derive(Clone, Copy)]
 enum IndexedFilter {
     Parent,
@@ -135,7 +144,7 @@ pub(crate) async fn count(session: &Session, wanted: &Filter) -> Result<Count> {
     Ok(rows.await?[0])
 }
 
-/// Returns a filter as the first parameters of inspect/instances/list.sql, list_found.sql and count.sql.
+/// Returns a filter as the first parameters of list.sql, list_found.sql and count.sql.
 fn filter(filter: &Filter) -> Vec<Parameter<'_>> {
     let statuses = filter.stored_statuses();
     let statuses: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();

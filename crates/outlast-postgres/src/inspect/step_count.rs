@@ -1,4 +1,7 @@
 //! Counts of all instances by step, slice by slice, and of the children of one instance.
+//!
+//! The dashboard calls this while it is open. No counters are stored: they would cost every claim
+//! and commit (docs/decisions/0025). A slice is one short statement, so no snapshot stays open.
 
 use crate::decode::{column, status, time};
 use crate::inspect::ask_planned;

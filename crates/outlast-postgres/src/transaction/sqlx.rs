@@ -1,6 +1,10 @@
 //! The verbs for sqlx, included once per version of sqlx.
 //!
 //! The versions have the same types under other names, and mark a statement as safe differently.
+//!
+//! Only `sqlx-core` and `sqlx-postgres` are used: `sqlx` itself always pulls in a SQLite library
+//! (docs/decisions/0011). Nothing here begins, commits or rolls back, since the transaction is the
+//! caller's.
 
 macro_rules! verbs {
     ($core:ident, $postgres:ident, $safe:path) => {
@@ -33,6 +37,7 @@ macro_rules! verbs {
                 .bind(new.machine.as_str())
                 .bind(new.version)
                 .bind(new.step.as_str())
+                // As text, which the statement casts to `json`: it keeps every character.
                 .bind(new.state.as_str())
                 .bind(new.queue.as_str())
                 .bind(new.priority)
@@ -96,14 +101,16 @@ macro_rules! verbs {
         ///
         /// An error that did not come from the server is transient.
         fn failed(operation: &'static str, error: SqlxError) -> Error {
-            let said = error.as_database_error().map(|said| {
+            let of_server = error.as_database_error().map(|error| {
                 (
-                    said.code().unwrap_or_default().into_owned(),
-                    said.message().to_owned(),
+                    error.code().unwrap_or_default().into_owned(),
+                    error.message().to_owned(),
                 )
             });
-            match said {
-                Some((code, message)) => error::sort(operation, error::Said::new(&code, &message)),
+            match of_server {
+                Some((code, message)) => {
+                    error::classify_code(operation, error::ServerError::new(&code, &message))
+                }
                 None => Error::Transient {
                     operation,
                     reason: error.to_string(),

@@ -1,4 +1,7 @@
 //! For `tokio-postgres` 0.7: its `Transaction`, or any client with an open transaction.
+//!
+//! Nothing here begins, commits or rolls back, since the transaction is the caller's. The settings
+//! of the store do not apply in it, so the SQL functions carry the planner settings themselves.
 
 use super::Schema;
 use super::verbs::{DeliveredRow, InsertedRow, checked, unreadable};

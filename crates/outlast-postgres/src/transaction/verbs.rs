@@ -1,4 +1,6 @@
 //! The statements, parameters and answers that the drivers' adapters share.
+//!
+//! `verbs/enqueue.rs` uses them too. No driver's type occurs here.
 
 use crate::options::check_schema_name;
 use crate::session::statement::{self, in_schema};
@@ -70,7 +72,9 @@ impl AsRef<Schema> for Schema {
     }
 }
 
-/// The last parameter of a signal.
+/// The last parameter of a signal: how many unconsumed signals an inbox may hold.
+///
+/// The function takes no larger number from any caller.
 pub(crate) const SIGNAL_MAX: i64 = INBOX_MAX as i64;
 
 /// The parameters that need a conversion.
@@ -141,6 +145,7 @@ impl DeliveredRow {
             ("duplicate", Some(instance), _) => Ok(Delivery::Duplicate { instance }),
             ("inbox_full", Some(instance), _) => Ok(Delivery::InboxFull { instance }),
             ("no_target", _, _) => Ok(Delivery::NoTarget),
+            // Another version of the function, or one that was changed by hand.
             (word, _, _) => Err(unreadable("signal", format!("the word {word:?}").into())),
         }
     }

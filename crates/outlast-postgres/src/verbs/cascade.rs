@@ -109,8 +109,8 @@ impl Cascade {
 
     /// Moves the cascade past this page, or removes it after the last page.
     ///
-    /// A page that is not full is the last one, because the page waits for locked rows instead of
-    /// skipping them. Returns `None` if `max` is 0: such a page says nothing about the rest.
+    /// A page that is not full is taken for the last one: the page waits for locked rows and never
+    /// skips them. Returns `None` if `max` is 0: such a page says nothing about the rest.
     fn progress(&self, children: &[(i32, LockedInstance)], max: usize) -> Option<Call<'static>> {
         if children.len() < max {
             return Some(statement::CASCADE_REMOVE.with([value(self.id)]));

@@ -2,6 +2,10 @@
 //!
 //! The engine's pickers call this. Nothing here runs user code, and no claim is answered without
 //! its inbox and children.
+//!
+//! A claim is several transactions: one look, seldom up to ten, and a load. Each look is committed
+//! before the next, so a later failure must not drop the rows of an earlier look. They would be
+//! held by a worker that does not know of them until it asks `claims_of`.
 
 use crate::decode::{self, claim_of, column, duration, instance_id};
 use crate::error::Failure;
@@ -22,8 +26,13 @@ use tokio_postgres::Row;
 /// Each look sets those rows aside. So a claim that stops here has made progress, and it answers
 /// that there is more.
 const LOOKS_MAX: usize = 10;
+
+/// How many rows a look after the first one locks at least.
+///
+/// Thousands of rows may wait behind one key. A look for a few rows would set aside a few of them.
 const LOOK_FURTHER: usize = 1_000;
 
+/// Claims rows for a worker, most urgent first.
 pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<Claimed> {
     request.check().map_err(|invalid| invalid.during("claim"))?;
     let mut claims: Vec<UnloadedClaim> = Vec::new();
@@ -50,6 +59,7 @@ pub(crate) async fn claim(session: &Session, request: &ClaimRequest) -> Result<C
                 break;
             }
         };
+        // Only the last look counts: what earlier looks met has left the index of the queue.
         more = look.may_leave_more(reach);
         (paused, next_due_in) = (look.paused, look.next_due_in);
         let worth_another_look = look.set_aside > 0;
@@ -106,6 +116,13 @@ impl Look {
 }
 
 /// Takes the most urgent free rows in one transaction and one round trip.
+///
+/// Two workers never get the same row: a look locks its rows before it decides, and skips locked
+/// ones. Looks at two queues can both find a partition key free. The index `instances_partition`
+/// refuses the second one, and the caller's `retry` looks again (I8).
+///
+/// The transaction does not wait for the disk. A server that crashes may forget it, and the fence
+/// then decides between two workers.
 async fn look(
     session: &Session,
     request: &ClaimRequest,
@@ -127,6 +144,7 @@ async fn look(
         ]),
     ];
     let answers = session.transact(TxKind::Claim, &calls).await?;
+    // The summary row comes last in the statement's `union all`.
     let (counts, rows) = answers[1].split_last().ok_or_else(no_counts)?;
     let now = column(counts, "now")?;
     let mut look = Look {
@@ -182,6 +200,9 @@ impl Look {
 }
 
 /// Returns the commit that fails a claimed row that cannot be read.
+///
+/// It goes the usual way of an outcome, so that a parent's join and a partition key are not
+/// forgotten. Nothing is known of the row, so every link is possible.
 pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
     let reason = format!("the stored row cannot be read: {}", failure.during("claim"));
     Commit {
@@ -225,6 +246,7 @@ fn no_counts() -> Failure {
 /// Leaves out a claim that was lost before it was loaded. Its inbox may be partly consumed, and
 /// its step would take that for a timeout.
 async fn load(session: &Session, mut claims: Vec<UnloadedClaim>) -> Result<Vec<Claim>> {
+    // An `update … returning` answers in no order, and there may have been several looks.
     claims.sort_by_key(|l| (l.claim.priority, l.eligible_at, l.claim.id));
     let ids_where = |wanted: fn(&UnloadedClaim) -> bool| -> Vec<i64> {
         let wanted = claims.iter().filter(|l| wanted(l));
@@ -235,6 +257,8 @@ async fn load(session: &Session, mut claims: Vec<UnloadedClaim>) -> Result<Vec<C
         children: ids_where(|l| l.has_children),
     };
     let mut claims: Vec<Claim> = claims.into_iter().map(|l| l.claim).collect();
+    // Tried twice, not by `retry`: reads cannot deadlock, but a pooler may have lost the
+    // statements. A failed exchange has added nothing to the claims.
     let mut loaded = load_once(session, &mut claims, &with).await;
     if let Err(failure) = &loaded
         && session.may_help(failure)
@@ -260,6 +284,9 @@ struct Loads {
 }
 
 /// Loads once, and returns the claims that were lost in the meantime.
+///
+/// Its statements come after the claim and have later snapshots. So they see every child that
+/// decided the join of a woken parent (I6).
 async fn load_once(
     session: &Session,
     claims: &mut [Claim],
@@ -296,6 +323,7 @@ async fn load_once(
         .filter(is_loaded)
         .map(Claim::reference)
         .collect();
+    // The last statement: a claim that is held after the reads was held during them.
     calls.push(statement::CLAIM_HELD.with(references(&loaded)));
     let mut answers = session.transact(TxKind::Claim, &calls).await?.into_iter();
     let mut by_id: BTreeMap<i64, &mut Claim> = claims.iter_mut().map(|c| (c.id.0, c)).collect();

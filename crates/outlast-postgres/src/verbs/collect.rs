@@ -1,4 +1,7 @@
 //! The collector's verb: removes instances and operations older than the retention, in batches.
+//!
+//! It spares children that a live parent may still read, and parents whose cascade is not done
+//! (docs/protocol.md, defect 6). It skips rows that another transaction has locked.
 
 use crate::decode::instance_id;
 use crate::error::Failure;
@@ -29,6 +32,7 @@ async fn collect_once(session: &Session, request: CollectRequest) -> Result<Coll
         .map(instance_id)
         .collect::<Result<Vec<_>, _>>()?;
     Ok(Collected {
+        // A batch that is not full may have skipped locked rows. They wait for the next round.
         more: removed.len() == request.max,
         removed,
     })

@@ -132,7 +132,7 @@ enum Written {
     Blamed(Failure),
 }
 
-/// Writes a batch once. A refused row is not an error here, so that `retry` does not end the verb.
+/// Writes a batch once. A refused row is an answer here: as an error it would end the verb.
 async fn write_or_blame(session: &Session, batch: &[&Commit]) -> Result<Written, Failure> {
     match write_once(session, batch).await {
         Ok((answers, effects)) => Ok(Written::All(answers, effects)),
@@ -235,7 +235,7 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
 /// terminate between two statements would leave half an outcome, such as consumed signals without
 /// the next step.
 ///
-/// It also must if two statements write the rows: each would lock its rows in its own order, and
+/// It also must if two statements write the rows. Each would lock its rows in its own order, and
 /// two batches could deadlock (docs/protocol.md, defect 7).
 fn locks_first(batch: &[&Commit]) -> bool {
     let proceed = |commit: &&&Commit| written_by(commit) == WrittenBy::Proceed;
@@ -283,8 +283,9 @@ fn leaves_its_line(commit: &Commit) -> bool {
     commit.links.partition_key && !commit.outcome.keeps_claim()
 }
 
-/// Returns the claims whose outcomes meet the condition. Lost claims are among them: nothing is
-/// known about them before the answers.
+/// Returns the claims whose outcomes meet the condition.
+///
+/// Lost claims are among them: nothing is known about them before the answers.
 fn claims_where(batch: &[&Commit], condition: impl Fn(&Commit) -> bool) -> Vec<ClaimRef> {
     let commits = batch.iter().filter(|commit| condition(commit));
     commits.map(|commit| commit.claim).collect()

@@ -1,7 +1,8 @@
 //! Delivering signals, with or without a worker that takes the woken instances.
 //!
 //! The client and the engine's fast path call this. A signal is written only under the lock of its
-//! target.
+//! target, which an earlier statement takes. So no target can park or end between the look at its
+//! status and the write of the signal (docs/protocol.md, defects 2 and 10).
 
 use crate::decode::{self, column};
 use crate::error::Failure;
@@ -22,6 +23,7 @@ use tokio_postgres::Row;
 /// How often a key is looked up again after its holder released it before the lock.
 const LOOKUPS_MAX: usize = 5;
 
+/// Delivers a batch in the caller's order, and claims woken targets for the worker of an offer.
 pub(crate) async fn deliver(
     session: &Session,
     signals: &[NewSignal],
@@ -41,6 +43,7 @@ pub(crate) async fn deliver(
             })
             .await?;
         if let Some(arrived) = arrived {
+            // After the delivery is committed: its answers are true whether this succeeds or not.
             claim::fail_unreadable(session, arrived.unreadable).await;
             return Ok(arrived.delivered);
         }
@@ -67,6 +70,9 @@ struct Arrived {
 /// Delivers the batch, or writes nothing if a holder released its key before it was locked.
 ///
 /// In the second case the caller looks the keys up again.
+///
+/// Keys are looked up in a transaction of their own, which locks nothing. The answer may be stale
+/// at the time of the lock, so deliver/deliver.sql checks the key again under it.
 async fn deliver_once(
     session: &Session,
     signals: &[NewSignal],
@@ -75,6 +81,8 @@ async fn deliver_once(
     let keyed: Vec<usize> = (0..signals.len())
         .filter(|&position| key_of(&signals[position]).is_some())
         .collect();
+    // Without keys the batch is one statement, and nothing is decided after it. So the commit goes
+    // along with it.
     if keyed.is_empty() {
         let calls = delivering_for(signals, &HashMap::new(), claim_for);
         let answers = session.transact(TxKind::Write, &calls).await?;
@@ -94,6 +102,7 @@ async fn deliver_once(
     let mut transaction = session.begin(TxKind::Write).await?;
     let calls = delivering_for(signals, &holders, claim_for);
     let answers = transaction.run(&calls).await?;
+    // The last answer of an offer has the claimed rows, and no word about a signal.
     let delivered = answers.len() - usize::from(claim_for.is_some());
     if has_vanished(&answers[..delivered])? {
         transaction.abandon().await;
@@ -121,12 +130,16 @@ fn delivering_for<'a>(
         return delivering;
     }
     let mut calls = delivering;
+    // Several signals may have one target, and the statement answers a row for each id.
     let each_once: BTreeSet<i64> = targets.into_iter().collect();
     let each_once: Vec<i64> = each_once.into_iter().collect();
     calls.push(statement::DELIVER_TAKEN.with([value(each_once)]));
     calls
 }
 
+/// Reads the answers of a delivery. An expired lease is an error.
+///
+/// A caller with several statements must then roll back: an earlier one may have written.
 fn arrived(mut answers: Answers, claim_for: Option<&ClaimOffer>) -> Result<Arrived, Failure> {
     let Some(offer) = claim_for else {
         return Ok(Arrived {
@@ -135,7 +148,8 @@ fn arrived(mut answers: Answers, claim_for: Option<&ClaimOffer>) -> Result<Arriv
         });
     };
     let taken = answers.pop().unwrap_or_default();
-    // The lease had expired before the targets were locked, so nothing was written.
+    // A delivery answers one row per signal, but none if the lease had expired. The check is in
+    // the statement that writes: an earlier look at the lease could be stale.
     if answers[1..].iter().any(Vec::is_empty) {
         return Err(Failure::Verb(Error::LeaseExpired {
             operation: "deliver",
@@ -244,6 +258,8 @@ async fn signal_or_insert_once(
     let inserted = inserts.rows.first().and_then(Inserted::new_id);
     let signals = from_ref(signal);
     let calls = delivering(signals, &targets(signals, &target), None);
+    // A dedup key that a former holder received must undo the insert, so the commit waits for the
+    // answer. Otherwise it goes along.
     let may_be_known = inserted.is_some() && signal.dedup_key.is_some();
     let answers = match may_be_known {
         false => transaction.finish(&calls).await?,
@@ -263,6 +279,8 @@ async fn signal_or_insert_once(
             answers
         }
     };
+    // The holder that refused the insert has released the key since. Nothing was written: the row
+    // was a duplicate, and the signal had no target.
     if target.is_empty() || has_vanished(&answers)? {
         return Ok(None);
     }
@@ -310,6 +328,9 @@ fn targets(signals: &[NewSignal], holders: &HashMap<usize, InstanceId>) -> Vec<i
 }
 
 /// Returns the calls that lock the targets, then deliver.
+///
+/// One lock for all pieces: with a lock for each, the ids would not be locked in their order
+/// (docs/protocol.md, defect 7).
 fn delivering<'a>(
     signals: &'a [NewSignal],
     targets: &[i64],
@@ -335,7 +356,7 @@ fn delivering<'a>(
 /// Splits the batch into pieces of one statement each. Almost every batch is one piece.
 ///
 /// A signal by key must see an earlier signal with the same dedup key to an instance that held the
-/// key. So the two go into different statements.
+/// key. A statement does not see its own inserts, so the two go into different ones.
 fn together(signals: &[NewSignal]) -> Vec<&[NewSignal]> {
     let has_keys = signals.iter().any(|signal| key_of(signal).is_some());
     if signals.len() < 2 || !has_keys {
@@ -347,6 +368,7 @@ fn together(signals: &[NewSignal]) -> Vec<&[NewSignal]> {
             continue;
         };
         match signal.target {
+            // Whether this instance held the key is unknown here, so it counts as if it had.
             Target::Id(_) => drop(by_id.insert(dedup_key)),
             Target::Key { .. } if by_id.contains(dedup_key) => {
                 pieces.push(&signals[from..position]);
@@ -407,6 +429,7 @@ fn answer(answers: &[Vec<Row>], taken: &HashSet<InstanceId>) -> Result<Delivered
     Ok(delivered)
 }
 
+/// Reads the word that answers one signal. A `vanished` has been handled before.
 fn delivery(row: &Row, woke: bool) -> Result<Delivery, Failure> {
     let instance = column(row, "target_id").map(InstanceId)?;
     Ok(match column::<&str>(row, "answer")? {

@@ -1,8 +1,8 @@
 //! The effects of a verb on other rows: the statements that cause them, and their answers.
 //!
-//! Commits, cascades and operators' verbs use them when an instance ends. Each statement reads the
-//! rows that this transaction has written before, so it must come after those writes. The order of
-//! the locks is: rows that enter a window, parents, the next rows of partition keys. All verbs keep
+//! Commits, releases, reaps, cascades and operators' verbs use them. Each statement reads the rows
+//! that this transaction has written before, so it must come after those writes. The order of the
+//! locks is: rows that enter a window, parents, the next rows of partition keys. All verbs keep
 //! this order, so that no two of them deadlock here (docs/protocol.md, defect 7).
 
 use crate::decode::column;
@@ -72,16 +72,16 @@ pub(crate) fn admitting(ended: &[ClaimRef]) -> Call<'static> {
 
 /// Counts finished children off their parents, after this transaction has written the children.
 ///
-/// All ends of a batch go into one call: the statement groups them by parent, and an `update` would
-/// count two siblings of separate rows once (docs/protocol.md, defect 5).
+/// All ends of a batch go into one call. The statement groups them by parent, so that siblings of
+/// one batch all count (docs/protocol.md, defect 5).
 pub(crate) fn joining(ended: &[ClaimRef]) -> Call<'static> {
     statement::JOIN.with(references(ended))
 }
 
 /// Lets the next row of each partition key through, after this transaction has freed the keys.
 ///
-/// A claim sets a row aside only under a share lock on the running row. So the write that frees the
-/// key comes after it, and this later statement sees the row (docs/decisions/0002).
+/// A claim sets a row aside only under a share lock on the running row. So the write that frees
+/// the key comes after it, and this later statement sees the row (docs/decisions/0002).
 pub(crate) fn letting_through(left: &[ClaimRef]) -> Call<'static> {
     statement::LINE_LET_THROUGH.with(references(left))
 }

@@ -17,12 +17,11 @@ pub(crate) struct LockedInstance {
     pub(crate) claim: ClaimRef,
     pub(crate) status: Status,
     pub(crate) round: i32,
-    /// Its slot in a window, if it has a window: `true` while it waits for the slot, `false` once it
-    /// has one.
+    /// Its slot in a window, if it has a window: `true` while it waits for the slot, then `false`.
     held: Option<bool>,
     pub(crate) policy: ClosePolicy,
     /// Whether a cancel was requested before, answered or not.
-    is_cancelled: bool,
+    cancel_requested: bool,
 }
 
 impl LockedInstance {
@@ -37,7 +36,7 @@ impl LockedInstance {
             round: column(row, "round")?,
             held: column(row, "held")?,
             policy: close_policy(row, "on_parent_close")?,
-            is_cancelled: column(row, "is_asked")?,
+            cancel_requested: column(row, "is_asked")?,
         })
     }
 
@@ -45,8 +44,8 @@ impl LockedInstance {
         self.claim.id
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.is_cancelled
+    pub(crate) fn cancel_requested(&self) -> bool {
+        self.cancel_requested
     }
 }
 
@@ -85,7 +84,8 @@ impl<'a> EndPlan<'a> {
                 held: Some(true), ..
             } => self.never_started.push(*found),
             LockedInstance {
-                is_cancelled: true, ..
+                cancel_requested: true,
+                ..
             } => {}
             LockedInstance { .. } => self.requested.push(*found),
         }
@@ -183,8 +183,7 @@ impl<'a> EndPlan<'a> {
     }
 }
 
-/// Returns the instances with the revisions that they had under the lock: the fence of the
-/// statements that write them.
+/// Returns the instances as claims, whose revisions are the fence of the writes.
 pub(crate) fn claims(found: &[LockedInstance]) -> Vec<ClaimRef> {
     found.iter().map(|found| found.claim).collect()
 }

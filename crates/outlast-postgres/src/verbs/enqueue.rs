@@ -3,6 +3,9 @@
 //! Used by a store with `Options::enqueue_only`. Each row is one call, in the caller's order. The
 //! store's own statements lock the keys and targets of a batch in one order. These calls do not,
 //! so two batches can deadlock, and the store retries the loser.
+//!
+//! The functions run with the rights of the schema's owner and check every value themselves
+//! (docs/decisions/0023). Nothing here may name a table: the role has no right to it.
 
 use crate::decode::column;
 use crate::error::Failure;
@@ -16,7 +19,10 @@ use outlast_core::{
 };
 use tokio_postgres::Row;
 
-/// How many calls one transaction sends.
+/// How many calls are sent together.
+///
+/// With `begin` and `commit` they must stay within the 30 messages that a pipeline keeps in order
+/// (session.rs).
 const TOGETHER_MAX: usize = 25;
 
 /// How often a key is looked up again after its holder released it in between.
@@ -60,7 +66,8 @@ pub(crate) async fn signal_or_insert(
 ) -> Result<SignalledOrInserted> {
     const OPERATION: &str = "signal_or_insert";
     let once = || async move {
-        // The insert goes first: it waits for transactions that take or release the key.
+        // The insert goes first: it waits for transactions that take or release the key. The
+        // signal then finds the new row or the holder, by the same key.
         let mut transaction = session.begin(TxKind::Write).await?;
         let calls = [insert_call(row), signal_call(signal)];
         let answers: Vec<Row> = transaction
@@ -96,6 +103,7 @@ pub(crate) async fn signal_or_insert(
         // `no_target` has two causes. Either the holder has finished and keeps its key, or it
         // released the key between the two calls. In the second case another lookup finds another
         // holder, or none.
+        // A holder that is found twice keeps its key, so it has finished.
         let has_let_go = holder.is_none() || holder != holder_before;
         if delivery == Delivery::NoTarget && has_let_go {
             holder_before = holder;
@@ -149,6 +157,8 @@ pub(crate) fn signal_call(signal: &NewSignal) -> Call<'_> {
 }
 
 /// Makes the calls in one transaction. Each answers one row.
+///
+/// A long batch takes several round trips, and keeps its locks until the last.
 async fn call_all(session: &Session, calls: &[Call<'_>]) -> Result<Vec<Row>, Failure> {
     if calls.len() <= TOGETHER_MAX {
         let answers = session.transact(TxKind::Write, calls).await?;
@@ -186,7 +196,8 @@ fn delivery(row: &Row, woken: &mut QueueNames) -> Result<Delivery, Failure> {
 
 /// Adds a hint for pickers. Only the database knows whether a start time has come.
 ///
-/// A hint too many costs one look at the queue and does no harm.
+/// A hint too many costs one look at the queue and does no harm. A row with a delay gets no hint,
+/// and pickers find it by their poll.
 fn note_woken(woken: &mut QueueNames, row: &NewInstance, inserted: &Inserted) {
     let may_start = match row.start {
         Start::Now | Start::At(_) => true,

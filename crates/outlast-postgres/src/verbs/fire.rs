@@ -1,4 +1,8 @@
 //! The timers' verb: wakes waits and joins whose deadline has passed.
+//!
+//! The engine's timers call this, on any number of nodes at once. One statement locks and wakes:
+//! it decides by the row alone, and PostgreSQL reads a row again after it has locked it. A locked
+//! row is skipped: the transaction that holds it may be about to wake it.
 
 use crate::decode::{column, duration, instance_id};
 use crate::error::Failure;
@@ -16,6 +20,7 @@ pub(crate) async fn fire(session: &Session, max: usize) -> Result<Fired> {
 }
 
 async fn fire_once(session: &Session, max: usize) -> Result<Fired, Failure> {
+    // In this order: the second statement must not see deadlines that the first has cleared.
     let calls = [
         statement::FIRE.with([value(max as i64)]),
         statement::FIRE_NEXT_DUE.with([]),
@@ -27,6 +32,7 @@ async fn fire_once(session: &Session, max: usize) -> Result<Fired, Failure> {
         fired.woken.insert(column(row, "queue")?);
         fired.cascades |= column::<bool>(row, "cascades")?;
     }
+    // Zero if rows are left: the batch was full, or a row was skipped.
     if let Some(row) = answers[1].first() {
         fired.next_due_in = Some(duration(column(row, "due_us")?));
     }

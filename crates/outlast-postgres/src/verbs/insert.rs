@@ -1,5 +1,8 @@
 //! Inserting instances. A batch is one statement, or one more to find the holders of occupied
 //! keys.
+//!
+//! The client and the engine's fast path call this. A duplicate is an answer, never an error (I9).
+//! commit/spawn.rs and deliver.rs share the columns and the look-up of holders.
 
 use crate::decode::{column, instance_id};
 use crate::error::Failure;
@@ -40,6 +43,10 @@ pub(crate) async fn insert(
 }
 
 /// Returns whether the rows differ only in their state, and no row has a key.
+///
+/// Such rows go by a shorter statement, which sends one array instead of twelve. They cannot
+/// conflict, so the server also writes less (sql/insert/alike.sql). A field that is added to
+/// [`NewInstance`] must be compared here, or all rows get the value of the first.
 pub(crate) fn are_alike<'a>(mut rows: impl Iterator<Item = &'a NewInstance> + Clone) -> bool {
     let Some(first) = rows.clone().next() else {
         return false;
@@ -85,7 +92,8 @@ async fn insert_alike(session: &Session, rows: &[NewInstance]) -> Result<Inserts
 
 /// Returns the values that all rows share, for insert/alike.sql and commit/spawn_alike.sql.
 ///
-/// The order is that of both statements, from machine to trace.
+/// The order is that of both statements, from machine to trace. The correlation key is not among
+/// them, nor the close policy, which only children have.
 pub(crate) fn of_all(first: &NewInstance) -> [Parameter<'_>; 9] {
     [
         value(first.machine.as_str()),
@@ -108,6 +116,7 @@ async fn insert_once(
     let calls = inserting(rows, claim_for);
     let mut answers = session.transact(TxKind::Write, &calls).await?.into_iter();
     let inserted = answers.next().unwrap_or_default();
+    // Every row has an answer, unless the lease had expired. Then nothing was written.
     if let Some(worker) = claim_for
         && inserted.is_empty()
     {
@@ -120,6 +129,9 @@ async fn insert_once(
 }
 
 /// Returns the calls that insert the rows and find the holders of their keys. See [`answer`].
+///
+/// The holders are looked for after the insert, which waits for transactions that take or release
+/// a key. They are looked for in any case: the pipeline is sent before the first answer is known.
 pub(crate) fn inserting(rows: &[NewInstance], claim_for: Option<WorkerId>) -> Vec<Call<'_>> {
     let mut parameters = vec![value(claim_for.map(|worker| worker.0))];
     parameters.extend(columns(rows.iter()));
@@ -140,6 +152,9 @@ fn keyed(rows: &[NewInstance]) -> Vec<usize> {
         .collect()
 }
 
+/// Reads the answers of [`inserting`]: one for each row, in the caller's order.
+///
+/// A duplicate without a holder met a key that was released between the two statements.
 pub(crate) fn answer(
     rows: &[NewInstance],
     inserted: &[Row],
@@ -159,6 +174,7 @@ pub(crate) fn answer(
         }
         answer.rows.push(Inserted::New {
             id: instance_id(row)?,
+            // A row is inserted at revision 0, and a claim adds one.
             claimed: claimed.then_some(Revision(1)),
         });
     }
@@ -171,15 +187,16 @@ pub(crate) fn holders_call<'a>(keys: impl Iterator<Item = (&'a str, &'a str)>) -
     statement::HOLDERS.with([value(machines), value(keys)])
 }
 
-/// Returns the holders by position in the batch. `places[n]` is the position of the n-th key.
+/// Returns the holders by position in the batch. `positions[n]` is the position of the n-th key.
 pub(crate) fn holders(
     rows: &[Row],
-    places: &[usize],
+    positions: &[usize],
 ) -> Result<HashMap<usize, InstanceId>, Failure> {
     rows.iter()
         .map(|row| {
+            // Counted from 1.
             let place: i64 = column(row, "place")?;
-            Ok((places[place as usize - 1], instance_id(row)?))
+            Ok((positions[place as usize - 1], instance_id(row)?))
         })
         .collect()
 }
@@ -190,6 +207,8 @@ fn key_of(row: &NewInstance) -> (&str, &str) {
 }
 
 /// Returns new instances as the arrays of insert/insert.sql and commit/spawn.sql.
+///
+/// Both statements name these columns in this order, after parameters of their own.
 pub(crate) fn columns<'a>(
     rows: impl Iterator<Item = &'a NewInstance> + Clone,
 ) -> Vec<Parameter<'a>> {
@@ -220,6 +239,7 @@ pub(crate) fn columns<'a>(
     ]
 }
 
+/// Returns the delay of a start. The database adds it to its own clock (docs/decisions/0005).
 pub(crate) fn delay_us(start: Start) -> i64 {
     match start {
         Start::After(delay) => micros(delay),
@@ -227,6 +247,7 @@ pub(crate) fn delay_us(start: Start) -> i64 {
     }
 }
 
+/// Returns the moment of a start. A row with a moment ignores the delay.
 pub(crate) fn moment_us(start: Start) -> Option<i64> {
     match start {
         Start::At(at) => Some(at.0),

@@ -1,4 +1,8 @@
 //! Workers and their leases: register, heartbeat, list claims, deregister.
+//!
+//! Engines call this. The strength of the lock on the worker's row decides what waits for what. A
+//! claim holds `for key share`, a heartbeat `for no key update`. An end and a list of claims take
+//! `for update`. So a heartbeat never waits for claims, and the other two wait for both.
 
 use crate::decode::{claim_of, column, pending_cancel};
 use crate::session::Session;
@@ -31,6 +35,10 @@ pub(crate) async fn register(session: &Session, worker: &NewWorker) -> Result<Wo
         .await
 }
 
+/// Renews a lease from the moment at which the row is written.
+///
+/// A worker whose lease has expired is renewed too, unless a reaper has removed its row. The fence
+/// protects the claims that it has lost meanwhile.
 pub(crate) async fn heartbeat(
     session: &Session,
     worker: WorkerId,
@@ -41,8 +49,8 @@ pub(crate) async fn heartbeat(
         .retry("heartbeat", || {
             Box::pin(async move {
                 let calls = [
-                    // Waiting for the lock is a separate statement: its time must not count as
-                    // lease time.
+                    // Waiting for the lock is a separate statement. The clock is the statement's,
+                    // so the wait does not use up the new lease (docs/protocol.md, defect 16).
                     statement::LEASE_WAIT_FOR.with([value(worker.0)]),
                     statement::LEASE_HEARTBEAT.with([value(worker.0), value(micros(lease))]),
                 ];
@@ -56,11 +64,14 @@ pub(crate) async fn heartbeat(
         .await
 }
 
+/// Ends a lease. Claims that are left are the reaper's work.
 pub(crate) async fn deregister(session: &Session, worker: WorkerId) -> Result<()> {
     session
         .retry("deregister", || {
             Box::pin(async move {
                 let calls = [
+                    // A separate statement: if it waits for a claim in progress, the next one sees
+                    // what that claim took. A claim of a removed worker is never reaped.
                     statement::LEASE_LOCK.with([value(worker.0)]),
                     statement::LEASE_DEREGISTER.with([value(worker.0)]),
                 ];
@@ -74,7 +85,8 @@ pub(crate) async fn deregister(session: &Session, worker: WorkerId) -> Result<()
 /// Lists the claims of a worker.
 ///
 /// Locks the worker's row first. A claim in progress holds that row until it commits, even if its
-/// caller has dropped the future.
+/// caller has dropped the future. So the list is complete, and the worker may release what it does
+/// not know (docs/protocol.md, defect 13).
 pub(crate) async fn claims(session: &Session, worker: WorkerId) -> Result<Vec<HeldClaim>> {
     session
         .retry("claims_of", || {

@@ -4,10 +4,9 @@
 //! [`Session`](crate::session::Session) and reads the answers. A verb is one transaction. The
 //! statements are in the folder of the same name under `sql/`.
 //!
-//! Every verb locks in the same order: the worker's row, its own instances by id, children that get
-//! a slot in a window, parents by id, the next rows of partition keys. A verb that looks beyond the
-//! rows it writes locks in one statement and looks in a later one. In read committed, only a later
-//! statement sees what was committed during the wait (docs/protocol.md, "Order of locks").
+//! Every verb takes its locks in the order of docs/protocol.md, "Order of locks". A verb that
+//! looks beyond the rows it writes locks in one statement and looks in a later one. In read
+//! committed, only a later statement sees what was committed while the first one waited.
 
 pub(crate) mod cascade;
 pub(crate) mod claim;

@@ -1,8 +1,8 @@
 //! Operators' verbs: cancel, terminate, retry, delete, pause and resume.
 //!
-//! The client calls this for people and programs. Each verb locks its instances by id in an
-//! exchange of its own, decides in Rust, and writes with the revisions that it found. What it did
-//! is recorded in the same transaction (I4). Nothing that changed nothing is recorded.
+//! The client calls this for people and programs. Each verb on instances first locks them by id,
+//! in a statement of its own, and decides by what it finds then. What it did is recorded in the
+//! same transaction (I4). A verb that changes nothing records nothing.
 
 use crate::decode::{column, instance_id};
 use crate::error::Failure;
@@ -65,7 +65,7 @@ async fn cancel_once(
             Some(was) if newly_requested.contains(id) => {
                 CancelAnswer::AlreadyRequested(woken(was.status))
             }
-            Some(was) if was.is_cancelled() => CancelAnswer::AlreadyRequested(was.status),
+            Some(was) if was.cancel_requested() => CancelAnswer::AlreadyRequested(was.status),
             Some(_) => CancelAnswer::AlreadyEnded(Status::Cancelled),
         })
         .collect();
@@ -187,9 +187,9 @@ async fn retry_once(
         transaction.finish(&[]).await?;
     } else {
         let claims = claims(&bad);
-        // Parents before the write: a parent that wakes meanwhile must not miss that its child
-        // runs again. The statement that counts matches the children at their old revision, so it
-        // comes before the one that moves them on (docs/decisions/0008).
+        // Parents are locked before the children are written, so that no parent wakes while its
+        // child starts again (docs/decisions/0008). The count matches the children at their old
+        // revision, so it comes before the statement that moves the revision on.
         let calls = [
             statement::OPERATE_LOCK_PARENTS.with([value(ids_of(&claims))]),
             statement::OPERATE_REJOIN.with(references(&claims)),
@@ -241,7 +241,7 @@ async fn delete_once(
         .run(&[locking(ids), statement::OPERATE_DELETE.with([value(all)])])
         .await?;
     let found = found_in(&answers[0])?;
-    // The statement removes what it may, and answers for the other rows what kept them.
+    // The statement removes what it may. For a row that stays it answers the reason.
     let (mut verdicts, mut removed) = (BTreeMap::new(), Vec::new());
     for row in &answers[1] {
         let id = instance_id(row)?;
@@ -280,7 +280,7 @@ pub(crate) async fn resume(session: &Session, queue: &str, note: &Note) -> Resul
     switch(session, "resume", statement::OPERATE_RESUME, queue, note).await
 }
 
-/// Pauses or resumes a queue. One statement, which records the act only if it changed the queue.
+/// Pauses or resumes a queue in one statement, which records only a change.
 async fn switch(
     session: &Session,
     operation: &'static str,

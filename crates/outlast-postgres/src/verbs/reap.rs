@@ -1,6 +1,7 @@
 //! The reaper's verb: returns the claims of dead workers to their queues.
 //!
-//! A row that another transaction is committing is skipped, never waited for.
+//! The engine's reaper calls this, on any number of nodes at once. A row that another transaction
+//! is committing is skipped, never waited for. Its outcome is written, or the next reap finds it.
 
 use crate::decode::{column, instance_id};
 use crate::error::Failure;
@@ -27,6 +28,10 @@ pub(crate) async fn reap(session: &Session, request: ReapRequest) -> Result<Reap
         .await
 }
 
+/// Locks the dead workers, then their claims, then writes.
+///
+/// Three round trips: which crashes count is decided here by the rule of outlast-core, so that all
+/// stores judge alike (docs/decisions/0045).
 async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Failure> {
     let mut transaction = session.begin(TxKind::Write).await?;
     let expired = transaction
@@ -41,7 +46,7 @@ async fn reap_once(session: &Session, request: ReapRequest) -> Result<Reaped, Fa
         return Ok(Reaped::default());
     }
     // A separate statement after the workers' locks: a claim that was committed before is visible,
-    // and no new one can begin.
+    // and no new one can begin. Claims, inserts and deliveries for a worker share-lock its row.
     let claims = transaction
         .run(&[statement::REAP_CLAIMS.with([value(workers.clone()), value(request.max as i64)])])
         .await?;
@@ -70,7 +75,8 @@ struct Verdicts {
 
 /// Returns the crash scene of each dead worker, by its id.
 ///
-/// The rows are ordered by worker, so only the last worker's rows may be cut off.
+/// The rows are ordered by worker, so only the last worker's rows may be cut off. Such a scene
+/// blames no instance: claims that are missing from it may have caused the crash.
 fn scenes(rows: &[Row], max: usize) -> Result<HashMap<i64, CrashScene>, Failure> {
     let mut scenes: HashMap<i64, CrashScene> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
@@ -83,6 +89,7 @@ fn scenes(rows: &[Row], max: usize) -> Result<HashMap<i64, CrashScene>, Failure>
     Ok(scenes)
 }
 
+/// Decides for each claim whether its instance runs again or fails (docs/protocol.md, defect 14).
 fn judge(rows: &[Row], request: ReapRequest) -> Result<Verdicts, Failure> {
     let scenes = scenes(rows, request.max)?;
     let mut verdicts = Verdicts::default();
@@ -126,6 +133,7 @@ impl Verdicts {
             calls.push(statement::REAP_FAIL.with([ids, revisions, value(errors), counted]));
             calls.push(clearing(&self.failed));
         }
+        // They keep `awaits`, so that the step that runs again is handed the same signals.
         if !self.returned.is_empty() {
             let [ids, revisions] = references(&self.returned);
             let counted = value(self.returned_counted.clone());
@@ -143,6 +151,8 @@ impl Verdicts {
         if !self.all.is_empty() {
             calls.push(letting_through(&self.all));
         }
+        // Last, when the claims are returned. A worker keeps its row while one of its claims was
+        // skipped or left for the next call. A claim of a removed worker is never reaped.
         calls.push(statement::REAP_REMOVE.with([value(workers)]));
         calls
     }

@@ -1,6 +1,7 @@
 //! The reconciler's verb: finds and repairs rows that violate an invariant, page by page.
 //!
-//! In a healthy store it finds nothing: the commits keep the invariants.
+//! The engine's reconciler calls this. In a healthy store it finds nothing, however busy the store
+//! is: the commits keep the invariants.
 
 use crate::decode::{column, instance_id};
 use crate::error::Failure;
@@ -25,6 +26,7 @@ async fn reconcile_once(
 ) -> Result<Reconciled, Failure> {
     let mut transaction = session.begin(TxKind::Write).await?;
     let after = request.after.map_or(i64::MIN, |id| id.0);
+    // Read without a lock: it only names candidates. The statements below check each row again.
     let page = transaction
         .run(&[statement::RECONCILE_PAGE.with([value(after), value(request.max as i64)])])
         .await?;
@@ -43,7 +45,7 @@ async fn reconcile_once(
         .then(|| ids.last().copied().map(InstanceId))
         .flatten();
     // Counts joins under the parents' locks. Every finished child takes that lock before it
-    // counts.
+    // counts. So an end in progress is either counted already, or waits and counts afterwards.
     let mut calls = vec![
         statement::DELIVER_LOCK.with([value(joining.clone()), value(None::<i64>)]),
         statement::RECONCILE_JOINS.with([value(joining)]),

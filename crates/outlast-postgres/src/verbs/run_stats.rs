@@ -1,4 +1,6 @@
 //! Counters of runs and delays per minute. Engines add to them, and the dashboard reads them.
+//!
+//! No decision of a store or an engine depends on them (docs/decisions/0025).
 
 use crate::decode::{column, time};
 use crate::error::Failure;
@@ -18,10 +20,13 @@ pub(crate) async fn add(session: &Session, stats: RunStats) -> Result<()> {
     if stats.is_empty() {
         return Ok(());
     }
+    // Each key once, because an `on conflict` cannot write a row twice. In the order that all
+    // nodes share, so that two of them cannot deadlock.
     let stats = &stats.in_order();
     session
         .retry("record", || {
             Box::pin(async move {
+                // Each call removes what has become too old, so no loop is needed for it.
                 let kept = [value(micros(RUN_STATS_KEPT)), value(FORGOTTEN_MAX)];
                 let calls = [
                     add_runs(&stats.runs),

@@ -106,7 +106,7 @@ fn find(tx: &Tx<'_>, request: &ListRequest, indexed: IndexedFilter) -> Result<Fi
 
 /// Returns the index of a filter, if it finds no more rows than a page may read.
 ///
-/// Decided by counting and not by statistics: the database has none (docs/decisions/0006).
+/// It counts, because SQLite has no statistics to choose by: the store never runs `analyze`.
 fn selective_index(tx: &Tx<'_>, filter: &Filter) -> Result<Option<IndexedFilter>, Fault> {
     let Some(indexed) = IndexedFilter::of(filter) else {
         return Ok(None);
@@ -125,8 +125,8 @@ fn selective_index(tx: &Tx<'_>, filter: &Filter) -> Result<Option<IndexedFilter>
 
 /// Counts the matching instances, up to the reported maximum.
 ///
-/// The limit bounds the matches and not the rows read. A filter that matches few rows reads the
-/// whole table, on a reader.
+/// The limit bounds the matches and not the rows read. A filter that matches few rows can read the
+/// whole table.
 pub(crate) fn count(tx: &Tx<'_>, filter: &Filter) -> Result<Count, Fault> {
     let mut conditions = Conditions::new(None);
     let fits = conditions.of(filter);
@@ -151,7 +151,6 @@ enum IndexedFilter {
 }
 
 impl IndexedFilter {
-    /// Returns the index that is likely to find the fewest rows: the most selective is first.
     fn of(filter: &Filter) -> Option<IndexedFilter> {
         match filter {
             Filter {

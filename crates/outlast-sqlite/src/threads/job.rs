@@ -87,10 +87,11 @@ where
             return false;
         };
         // Catches a panic, which then undoes only this verb. The thread goes on. It is unwind
-        // safe: the caller rolls the verb back, and `Tx` keeps only statements that are not in use.
+        // safe: the caller rolls the verb back, and `Tx` keeps only statements that are not in
+        // use.
         let run = || {
-            // The writer holds the write lock by now. A heartbeat that waited for the lock must not
-            // renew its lease in the past (docs/protocol.md, defect 16).
+            // On the writer the lock is held by now. A heartbeat that waited for it must not renew
+            // its lease in the past (docs/protocol.md, defect 16).
             tx.now = clock.now();
             verb(tx)
         };

@@ -84,8 +84,8 @@ impl ThreadMailbox {
         let mut ended = self.ended.clone();
         // No value is ever sent: the loop ends when the last thread drops its sender.
         while ended.changed().await.is_ok() {}
-        // The threads have ended, so the joins do not block the caller's runtime. A join shows
-        // whether its thread has panicked.
+        // The threads have nothing left to do, so the joins do not block the caller's runtime. A
+        // join shows whether its thread has panicked.
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             if thread.join().is_err() {

@@ -1,7 +1,7 @@
 //! The reader threads: each answers one question at a time, on a connection that cannot write.
 //!
-//! `store.rs` sends them the questions of `Inspect` through one mailbox. A reader must never keep a
-//! transaction open between two questions: SQLite cannot reset its log past a reader's snapshot.
+//! `store.rs` sends them the questions of `Inspect` through one mailbox. A reader must never keep
+//! a transaction open between two questions: SQLite cannot reset its log past a reader's snapshot.
 
 use crate::error;
 use crate::threads::job::Work;

@@ -13,8 +13,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Verbs in one transaction: bounds the work that one failed commit undoes, and the number of
-/// callers that then have to try again.
+/// Verbs in one transaction: bounds the work that one failed commit undoes.
+///
+/// All their callers then get an error and have to try again.
 const GROUP_MAX: usize = 256;
 
 /// Rows that a transaction writes before it takes no more verbs.
@@ -92,8 +93,9 @@ impl Writer<'_> {
         // wait. A separate transaction for it would only delay them.
         let alone = first.promise() == Promise::Forgettable && self.jobs.is_empty();
         // Takes the lock before it collects the other jobs. Verbs that arrive while another
-        // process writes then still join this transaction. A deferred transaction would fail at its
-        // first write when another process has written since it read (docs/protocol.md, defect 19).
+        // process writes then still join this transaction. A deferred transaction would fail at
+        // its first write when another process has written since it read (docs/protocol.md, defect
+        // 19).
         let begun = self
             .wait_for_the_disk(!alone)
             .and_then(|()| self.tx.execute("begin immediate"));
@@ -166,8 +168,8 @@ impl Writer<'_> {
         if self.tx.connection.is_autocommit() {
             return false;
         }
-        // `rollback to` undoes the writes, and the verb's inner savepoints with them. It leaves the
-        // savepoint itself open.
+        // `rollback to` undoes the writes, and the verb's inner savepoints with them. It leaves
+        // the savepoint itself open.
         let undone = keep || self.tx.execute("rollback to verb").is_ok();
         undone && self.tx.execute("release verb").is_ok()
     }

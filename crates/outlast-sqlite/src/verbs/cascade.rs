@@ -3,6 +3,9 @@
 //! The verb that causes a cascade inserts one row, however many children there are ([`leave`]).
 //! Each call of [`cascade`] takes the oldest row and acts on a batch of its children. No
 //! transaction ever touches all children of a large parent at once.
+//!
+//! The loop `cascader` calls it. The row outlives crashes, so no hint has to arrive (I13). A
+//! cascade never covers a round that begins after it was left (docs/decisions/0027).
 
 use crate::decode;
 use crate::error::Fault;
@@ -65,7 +68,8 @@ impl CascadeRow {
 
     /// Makes a cascade over all present descendants.
     ///
-    /// `None` when the instance has never fanned out.
+    /// `None` when the instance has never fanned out. Up to its present round: children of its
+    /// answer to the cancel are in a later one.
     pub(crate) fn of_tree(
         parent: InstanceId,
         round: i32,
@@ -93,6 +97,7 @@ pub(crate) fn leave(tx: &Tx<'_>, row: &CascadeRow) -> Result<(), Fault> {
         row.extent == Extent::Tree,
         row.note.by,
         row.note.clean_reason(),
+        // Above every id: the first batch begins with the last child of the last round.
         i64::MAX,
         tx.now.0
     ])?;
@@ -106,19 +111,22 @@ pub(crate) fn cascade(tx: &Tx<'_>, request: CascadeRequest) -> Result<Cascaded, 
         return Ok(cascaded);
     };
     let batch = children(tx, &stored, request.max)?;
-    // In the transaction of the batch, so that a crash undoes both.
+    // In the transaction of the batch, so that a crash undoes both. The position is the last child
+    // that was read, also when nothing happens to it.
     move_on(tx, &stored, &batch, request.max)?;
     let mut effects = Effects::default();
     let mut targets = Vec::with_capacity(batch.len());
     for (_, id) in &batch {
         targets.extend(end_instances::target_row(tx, *id)?);
     }
+    // Finished children too: their descendants may live.
     if stored.extent == Extent::Tree {
         for child in &targets {
             let row = CascadeRow::of_tree(child.id, child.round, stored.action, &stored.note);
             row.into_iter().for_each(|row| effects.tree(row));
         }
     }
+    // The batch is latest first. Instances end in the order of their ids, as in every verb.
     targets.sort_by_key(|child| child.id);
     for child in &targets {
         act_on(tx, child, &stored, &mut effects, &mut cascaded)?;
@@ -140,6 +148,7 @@ struct StoredCascade {
     before: (i32, i64),
 }
 
+/// Returns the cascade to work on. One at a time: the next begins when this one is removed.
 fn oldest(tx: &Tx<'_>) -> Result<Option<StoredCascade>, Fault> {
     let stored = tx
         .prepare(OLDEST)?
@@ -181,6 +190,9 @@ fn children(
     Ok(children.collect::<rusqlite::Result<_>>()?)
 }
 
+/// Stores the position after this batch, or removes a cascade that has reached every child.
+///
+/// A full batch may have been the last. The next call finds no child and removes the row.
 fn move_on(
     tx: &Tx<'_>,
     stored: &StoredCascade,
@@ -196,6 +208,10 @@ fn move_on(
     Ok(())
 }
 
+/// Cancels or terminates one child, and records it with the parent as the cause.
+///
+/// A child that has finished or was cancelled before is left alone, so that a repeated cascade
+/// changes nothing.
 fn act_on(
     tx: &Tx<'_>,
     child: &TargetRow,
@@ -223,6 +239,7 @@ fn act_on(
         }
     };
     acted_on.push(child.id);
+    // The status before the act: a worker that runs the child gets a hint.
     if child.status == Status::Executing {
         cascaded.running.push(child.id);
     }

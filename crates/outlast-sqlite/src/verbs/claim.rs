@@ -30,10 +30,13 @@ const CHILDREN: &str = include_str!("../../sql/claim/children.sql");
 
 /// Rows that a claim examines beyond ten per requested row.
 ///
-/// After that it answers that there may be more.
+/// After that it answers that there may be more. Bounds how long one claim occupies the writer.
 const EXAMINED_MIN: usize = 1_000;
 
 /// The smallest number of rows to fetch at a time.
+///
+/// Some rows are held, or are of a machine that the worker lacks. Fetching exactly the wanted
+/// number would often take a second query.
 const CHUNK_MIN: usize = 16;
 
 /// Claims the most urgent eligible instances of a queue.
@@ -42,6 +45,7 @@ pub(crate) fn claim(
     unfinished: &UnfinishedWalks,
     request: &ClaimRequest,
 ) -> Result<Claimed, Fault> {
+    // In the transaction of the claim, so that no reaper removes the worker in between.
     lease::require_alive(tx, "claim", request.worker)?;
     if is_paused(tx, &request.queue)? {
         return Ok(Claimed {
@@ -53,6 +57,7 @@ pub(crate) fn claim(
     let stopped_early = walk.take_most_urgent(unfinished)?;
     let more = stopped_early || (request.max > 0 && walk.wanted() == 0);
     let claims = load_all(tx, walk.taken)?;
+    // With more to claim at once, the picker does not sleep, and the lookups would be wasted.
     let next_due_in = if more {
         None
     } else {
@@ -68,7 +73,9 @@ pub(crate) fn claim(
 
 /// Claims the just woken instances that the worker can start at once, by id.
 ///
-/// Returns the queues of the others.
+/// Returns the queues of the others. Leaves out instances with a partition key, because the line
+/// decides which is next, and parents, whose children would have to be loaded
+/// (docs/decisions/0019).
 pub(crate) fn take_woken(
     tx: &Tx<'_>,
     offer: &ClaimOffer,
@@ -102,6 +109,7 @@ fn woken_claim(
     id: InstanceId,
     registered: &HashSet<(&str, i32)>,
 ) -> Result<Option<Result<UnloadedClaim, String>>, Fault> {
+    // From the revision on, this statement returns the columns of `claim/eligible.sql`.
     let mut statement = tx.prepare(WOKEN)?;
     let mut rows = statement.query([id.0])?;
     let Some(row) = rows.next()? else {
@@ -136,9 +144,12 @@ pub(crate) fn next_priority(tx: &Tx<'_>, queue: &str, priority: i64) -> Result<O
     Ok(next)
 }
 
-/// A value before every priority.
+/// A value before every priority, to begin a walk over them.
 pub(crate) const BEFORE_PRIORITIES: i64 = i16::MIN as i64 - 1;
 
+/// Returns how long until the next delayed row of the queue is eligible.
+///
+/// One lookup for each priority: in the pick index only rows of one priority are ordered by time.
 fn next_due_in(tx: &Tx<'_>, queue: &str) -> Result<Option<Duration>, Fault> {
     let mut earliest: Option<Timestamp> = None;
     let mut priority = BEFORE_PRIORITIES;
@@ -159,7 +170,10 @@ fn next_due_in(tx: &Tx<'_>, queue: &str) -> Result<Option<Duration>, Fault> {
 ///
 /// The worker's next claim on that queue looks at the head again and then continues from the
 /// position. Otherwise a long run of rows of machines that the worker lacks would hide all rows
-/// behind it.
+/// behind it. Workers have different machines, so each has its own position.
+///
+/// The positions are outside the transaction, and a claim that is rolled back leaves its own. That
+/// loses no row: a walk that comes to the end drops the position.
 #[derive(Debug, Default)]
 pub(crate) struct UnfinishedWalks(Mutex<HashMap<(WorkerId, String), Position>>);
 
@@ -177,6 +191,7 @@ impl UnfinishedWalks {
         let walk = (request.worker, request.queue.clone());
         match position {
             Some(position) => {
+                // Nothing says here which workers are gone, so all positions go.
                 if walks.len() >= Self::MAX {
                     walks.clear();
                 }
@@ -189,7 +204,7 @@ impl UnfinishedWalks {
     }
 }
 
-/// A position in the order of a queue.
+/// A position in the order of a queue. The order of the fields is the order of the pick index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     priority: i64,
@@ -198,6 +213,7 @@ struct Position {
 }
 
 impl Position {
+    /// The head of a queue. No row has this priority, so a walk moves on to the first that exists.
     const HEAD: Position = Position::before(BEFORE_PRIORITIES);
 
     const fn before(priority: i64) -> Position {
@@ -232,6 +248,7 @@ struct Candidate {
 /// A row that was taken.
 struct Taken {
     id: InstanceId,
+    /// An unreadable row is taken too: only an executing row can be failed.
     claim: Result<UnloadedClaim, String>,
 }
 
@@ -272,6 +289,7 @@ impl<'a, 'c> Walk<'a, 'c> {
         // rows at the head.
         let examined_max = (10 * self.request.max + EXAMINED_MIN) / 2;
         let stopped = match self.walk(Position::HEAD, examined_max)? {
+            // The stored position stays, because this walk has not come as far.
             Stopped::Full(_) => return Ok(false),
             Stopped::AtEnd => Stopped::AtEnd,
             Stopped::AtBound(at) => {
@@ -295,6 +313,7 @@ impl<'a, 'c> Walk<'a, 'c> {
         loop {
             let chunk = left.min(self.wanted().max(CHUNK_MIN));
             let candidates = self.eligible(at, chunk)?;
+            // The statement ends at `now`, so delayed rows of this priority are skipped (I10).
             let exhausted = candidates.len() < chunk;
             for candidate in candidates {
                 at = candidate.position;
@@ -322,6 +341,10 @@ impl<'a, 'c> Walk<'a, 'c> {
         self.request.max - self.taken.len()
     }
 
+    /// Returns the next eligible rows of the priority of `after`.
+    ///
+    /// Reads them to the end before any is taken: `take` and `hold` change the index that the
+    /// statement walks.
     fn eligible(&self, after: Position, limit: usize) -> Result<Vec<Candidate>, Fault> {
         let mut statement = self.tx.prepare(ELIGIBLE)?;
         let mut rows = statement.query(params![
@@ -369,7 +392,7 @@ impl<'a, 'c> Walk<'a, 'c> {
         };
         let id = InstanceId(row.position.id);
         // Rows that this claim has taken already execute, so the check also finds a second row of
-        // one key (I8).
+        // one key (I8). Without it, the index `instances_partition` would fail the whole claim.
         if let Some(key) = &row.partition_key
             && partition_line::is_busy(self.tx, key)?
         {
@@ -391,7 +414,7 @@ fn registered(machines: &[MachineVersion]) -> HashSet<(&str, i32)> {
         .collect()
 }
 
-/// Reads the claim from the columns that start at the revision.
+/// Reads the claim from the columns that start at the revision, in the order of the statement.
 ///
 /// The inbox and the children are loaded only after the row was taken.
 fn claim_of(
@@ -406,6 +429,7 @@ fn claim_of(
         id: InstanceId(position.id),
         machine: machine.to_owned(),
         version,
+        // As `take` will write it.
         revision: Revision(columns.next()?).next(),
         step: columns.next()?,
         state: columns.next_json()?,
@@ -439,7 +463,8 @@ fn claim_of(
 
 /// Loads the inboxes and the children of the claims.
 ///
-/// Runs after all rows are taken: one claim may take both a parent and its retried child.
+/// Runs after all rows are taken: one claim may take both a parent and its retried child. Claims
+/// and unreadable rows are settled together, in the transaction of the claim.
 fn load_all(tx: &Tx<'_>, taken: Vec<Taken>) -> Result<Vec<Claim>, Fault> {
     let owners = inbox::owners(tx, taken.iter().map(|taken| taken.id))?;
     let mut claims = Vec::with_capacity(taken.len());
@@ -466,12 +491,14 @@ fn readable<T>(read: rusqlite::Result<T>) -> Result<Result<T, String>, Fault> {
     })
 }
 
+/// Makes a row executing. It is still runnable: this transaction has just read it.
 fn take(tx: &Tx<'_>, id: InstanceId, worker: WorkerId) -> Result<(), Fault> {
     tx.prepare(TAKE)?
         .execute(params![id.0, worker.0, tx.now.0])?;
     Ok(())
 }
 
+/// Loads what a claim carries besides its row, or returns why that cannot be read.
 fn load(
     tx: &Tx<'_>,
     found: UnloadedClaim,
@@ -495,6 +522,8 @@ fn load(
 }
 
 /// Fails an instance that cannot be decoded, with the reason (docs/protocol.md, defect 12).
+///
+/// It has the effects of any other end. A parent must not wait for a child that cannot be read.
 fn fail_unreadable(
     tx: &Tx<'_>,
     id: InstanceId,

@@ -1,6 +1,8 @@
 //! The collector's verb: removes instances that finished before the retention limit.
 //!
-//! A child must outlive its parent's join, and a parent its cascades.
+//! The loop `collector` calls it. A child must outlive its parent's join, and a parent its
+//! cascades (docs/protocol.md, defect 6). There are no foreign keys, so [`remove`] must delete
+//! from every table whose rows belong to an instance.
 
 use crate::error::Fault;
 use crate::tx::Tx;
@@ -15,8 +17,10 @@ const REMOVE_EVENTS: &str = include_str!("../../sql/collect/remove_events.sql");
 const REMOVE_OPERATIONS: &str = include_str!("../../sql/collect/remove_operations.sql");
 const REMOVE_STRAY_OPERATIONS: &str = include_str!("../../sql/collect/remove_stray_operations.sql");
 
+/// Removes a batch of instances whose retention is over, and records that no instance keeps.
 pub(crate) fn collect(tx: &Tx<'_>, request: CollectRequest) -> Result<Collected, Fault> {
     let before = tx.now - request.retention;
+    // Read to the end before the first removal, which changes the index of the statement.
     let removed: Vec<InstanceId> = tx
         .prepare(DUE)?
         .query_map(params![before.0, request.max as i64], |row| {
@@ -35,6 +39,9 @@ pub(crate) fn collect(tx: &Tx<'_>, request: CollectRequest) -> Result<Collected,
 }
 
 /// Removes a finished instance with its signals, events and operations.
+///
+/// The caller has checked that it has finished and may go. Only the last statement checks it
+/// again: a live instance would lose its inbox.
 pub(crate) fn remove(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
     tx.prepare(REMOVE_SIGNALS)?.execute([id.0])?;
     tx.prepare(REMOVE_EVENTS)?.execute([id.0])?;

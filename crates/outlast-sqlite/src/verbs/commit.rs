@@ -52,9 +52,11 @@ pub(crate) fn commit(
         }
         Err(fault) => fault,
     };
+    // The writer rolls back the verb, and this savepoint with it.
     if fault.refused_row().is_none() {
         return Err(fault);
     }
+    // Nothing of the first try stays: no released key, no join, no event.
     tx.execute("rollback to batch")?;
     tx.execute("release batch")?;
     write_all(tx, commits, answers, write_alone)
@@ -65,6 +67,8 @@ type Write = fn(&Tx<'_>, &Commit, &mut Batch) -> Result<Answer, Fault>;
 /// State that the outcomes of a batch share.
 struct Batch {
     /// The finishing or waiting instances of the batch whose inbox is not empty.
+    ///
+    /// Read once, before the first outcome: no outcome of the batch adds a signal.
     owners: HashSet<InstanceId>,
     effects: Effects,
 }
@@ -127,6 +131,8 @@ impl Turn {
 }
 
 /// Returns the instance of an outcome that depends on its inbox.
+///
+/// The other outcomes consume the received signals by id, and need no look.
 fn looks_into_inbox(commit: &Commit) -> Option<InstanceId> {
     let looks = match &commit.outcome {
         Outcome::Wait { .. }
@@ -146,6 +152,7 @@ fn looks_into_inbox(commit: &Commit) -> Option<InstanceId> {
 fn write_alone(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Fault> {
     tx.execute("savepoint outcome")?;
     let written = write(tx, commit, batch).and_then(|answer| {
+        // Inside the savepoint: an end that is undone must not count in a join.
         batch.effects.settle(tx)?;
         Ok(answer)
     });
@@ -198,6 +205,7 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         Outcome::Fail { reason, .. } => end(tx, commit, Status::Failed, Some(reason), batch)?,
         Outcome::Cancel { reason } => end(tx, commit, Status::Cancelled, Some(reason), batch)?,
     };
+    // Lost, or kept for a cancel: nothing was written, so nothing may follow.
     let Some(status) = status else {
         #[cfg(outlast_mutants)]
         if outlast_core::mutant::is("events-without-fence") {
@@ -217,6 +225,7 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         | Outcome::Wait { .. }
         | Outcome::FanOut { .. } => history_events::append(tx, claim.id, &commit.events)?,
     }
+    // After the look of a park, which leaves the received signals out.
     if commit.outcome.consumes() {
         inbox::consume(tx, claim.id, &commit.received)?;
     }
@@ -258,6 +267,7 @@ fn keep_claim(
     if write(commit.answers_cancel)? == 1 {
         return Ok(Some(Status::Executing));
     }
+    // Two causes are left: the claim is lost, or a cancel is pending.
     let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
@@ -266,6 +276,7 @@ fn keep_claim(
     Ok(Some(Status::Executing))
 }
 
+/// Advances an instance, and gives up its claim.
 fn requeue(
     tx: &Tx<'_>,
     claim: ClaimRef,
@@ -281,7 +292,9 @@ fn requeue(
     fenced.leave_for(tx, Status::Runnable, tx.now, &mut batch.effects.woken)
 }
 
-/// Requeues the same step. With a pending cancel the delay is dropped.
+/// Requeues the same step.
+///
+/// With a pending cancel the delay is dropped, so that the machine answers it at once.
 fn retry(
     tx: &Tx<'_>,
     commit: &Commit,
@@ -313,8 +326,8 @@ fn retry(
 /// Parks an instance on signals, or makes it runnable instead.
 ///
 /// It becomes runnable when a cancel is pending, or when the inbox has a match that the step did
-/// not receive (docs/protocol.md, defects 2 and 11). With one writer, no signal can arrive between
-/// the check and the park.
+/// not receive. These are defects 2 and 11 of docs/protocol.md. With one writer, no signal can
+/// arrive between the check and the park.
 fn wait(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Option<Status>, Fault> {
     let Outcome::Wait {
         names,
@@ -335,6 +348,7 @@ fn wait(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Option<Status
         true => Status::Runnable,
         false => Status::AwaitingSignal,
     };
+    // The schema refuses a deadline on a row that is not parked.
     let deadline = timeout.filter(|_| !goes_on);
     let values = params![
         claim.id.0,
@@ -351,6 +365,9 @@ fn wait(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Option<Status
 }
 
 /// Whether the inbox has a signal of one of these names that the step did not receive.
+///
+/// Received signals are compared as a set. The highest received id would hide an older signal that
+/// the step was not given (docs/protocol.md, defect 11).
 fn has_match(tx: &Tx<'_>, commit: &Commit, names: &str, batch: &Batch) -> Result<bool, Fault> {
     let id = commit.claim.id;
     if !batch.owners.contains(&id) {
@@ -360,6 +377,10 @@ fn has_match(tx: &Tx<'_>, commit: &Commit, names: &str, batch: &Batch) -> Result
     Ok(tx.prepare(MATCHES)?.exists(values)?)
 }
 
+/// Finishes an instance.
+///
+/// The links of the claim say which effects are possible. A link that is wrongly absent leaves a
+/// parent, a window or a partition key waiting for the reconciler (docs/decisions/0017).
 fn end(
     tx: &Tx<'_>,
     commit: &Commit,
@@ -368,8 +389,10 @@ fn end(
     batch: &mut Batch,
 ) -> Result<Option<Status>, Fault> {
     let (claim, links) = (commit.claim, commit.links);
-    let is_tied = links.parent || links.partition_key || links.children || links.window;
-    let ended = match is_tied {
+    let is_linked = links.parent || links.partition_key || links.children || links.window;
+    // A read before the write, because `returning` on it would cost more
+    // (`sql/history/place.sql`). An instance without links is written unread.
+    let ended = match is_linked {
         true => match fence(tx, claim)? {
             Some(fenced) => Some(fenced.ended(claim.id, status)),
             None => return Ok(None),
@@ -385,6 +408,7 @@ fn end(
         tx.now.0,
         commit.events.len() as i64
     ])?;
+    // Without links, this is the only fence.
     if written == 0 {
         return Ok(None);
     }

@@ -1,6 +1,8 @@
 //! The signal verbs: put signals into inboxes and wake the instances that wait for them.
 //!
-//! A finished instance must never receive a signal, nor a live one the same dedup key twice (I7).
+//! Clients and users' own transactions call it. A finished instance must never receive a signal,
+//! nor a live one the same dedup key twice (I7). With one writer, no park can come between the
+//! look at the target and its wake (docs/protocol.md, defect 2).
 
 use crate::error::Fault;
 use crate::tx::Tx;
@@ -39,6 +41,7 @@ pub(crate) fn deliver(
         let answer = deliver_one(tx, signal, &mut sizes, &mut woken)?;
         delivered.answers.push(answer);
     }
+    // After the last signal, so that a claim has the whole batch in its inbox.
     (delivered.claims, delivered.woken) = match claim_for {
         Some(offer) => claim::take_woken(tx, offer, &woken)?,
         None => (Vec::new(), woken.into_values().collect()),
@@ -65,6 +68,7 @@ pub(crate) fn signal_or_insert(
             woken: QueueNames::new(),
         });
     }
+    // First the insert, then the delivery: the signal finds the new instance by its key.
     let mut woken = QueueNames::new();
     let inserted = match insert::add(tx, &request.row, None, None)? {
         Added::New(id) => Some(id),
@@ -89,15 +93,19 @@ type InboxSizes = HashMap<InstanceId, usize>;
 /// The woken instances and their queues.
 type Woken = BTreeMap<InstanceId, String>;
 
+/// Delivers one signal. The order of the answers is part of the contract.
 fn deliver_one(
     tx: &Tx<'_>,
     signal: &NewSignal,
     sizes: &mut InboxSizes,
     woken: &mut Woken,
 ) -> Result<Delivery, Fault> {
+    // Before the target: a signal that is sent again after the end gets the same answer as before
+    // it (docs/protocol.md, defect 10).
     if let Some(instance) = known(tx, signal)? {
         return Ok(Delivery::Duplicate { instance });
     }
+    // Read for each signal: an earlier one of the batch may have woken the target.
     let Some(receiver) = receiver(tx, signal)? else {
         return Ok(Delivery::NoTarget);
     };
@@ -142,6 +150,7 @@ struct Receiver {
     needs_all: bool,
 }
 
+/// Returns the target of a signal, if it is live.
 fn receiver(tx: &Tx<'_>, signal: &NewSignal) -> Result<Option<Receiver>, Fault> {
     let found = match &signal.target {
         Target::Id(id) => tx
@@ -166,6 +175,9 @@ impl Receiver {
 }
 
 /// Returns the instance that has received this dedup key before, live or finished (I7).
+///
+/// A signal by key is compared with the former holders of the key too. Otherwise a repeated signal
+/// would reach the next holder (docs/decisions/0046).
 fn known(tx: &Tx<'_>, signal: &NewSignal) -> Result<Option<InstanceId>, Fault> {
     let Some(dedup_key) = &signal.dedup_key else {
         return Ok(None);
@@ -196,6 +208,9 @@ fn inbox_size(tx: &Tx<'_>, instance: InstanceId) -> Result<usize, Fault> {
     Ok(size as usize)
 }
 
+/// Stores a signal in an inbox.
+///
+/// The index `signals_dedup` also refuses a dedup key that is known, and would fail the verb.
 fn put(tx: &Tx<'_>, instance: InstanceId, signal: &NewSignal) -> Result<SignalId, Fault> {
     tx.prepare(SIGNAL)?.execute(params![
         instance.0,

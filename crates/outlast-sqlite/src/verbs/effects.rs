@@ -1,8 +1,11 @@
 //! The effects of a verb on other rows, applied after all of its own rows are written.
 //!
 //! Effects are cascades, joins, places in windows, and the next rows of partition keys. They are
-//! applied together: siblings that finish in one verb are counted at once. The decision of a join
-//! then does not depend on which of them was written first.
+//! applied together: siblings that finish in one verb are counted at once (docs/protocol.md,
+//! defect 5). The decision of a join then does not depend on which of them was written first.
+//!
+//! Every verb that ends instances gathers them in [`Effects`] and settles it in its transaction.
+//! Otherwise parents, windows and partition keys keep waiting (I2).
 
 pub(crate) mod join;
 pub(crate) mod partition_line;
@@ -23,7 +26,9 @@ const POLICED: &str = include_str!("../../sql/cascade/policed.sql");
 /// The changes of a verb that affect other rows.
 #[derive(Default)]
 pub(crate) struct Effects {
-    /// The queues in which an instance may have become claimable.
+    /// The queues in which an instance may have become claimable: hints.
+    ///
+    /// A queue too many costs one look, one too few costs a poll interval.
     pub(crate) woken: QueueNames,
     /// Whether the verb has left a cascade to run.
     pub(crate) cascades: bool,
@@ -34,7 +39,7 @@ pub(crate) struct Effects {
     trees: Vec<CascadeRow>,
 }
 
-/// A row that has just finished.
+/// A row that has just finished, with its links to other rows.
 pub(crate) struct Ended {
     pub(crate) id: InstanceId,
     pub(crate) status: Status,
@@ -69,19 +74,24 @@ impl Ended {
 }
 
 impl Effects {
+    /// Adds a row that has finished.
     pub(crate) fn ended(&mut self, ended: Ended) {
         self.ended.push(ended);
     }
 
+    /// Adds the cascade of a join that was decided early.
     pub(crate) fn decided(&mut self, cascade: Option<CascadeRow>) {
         self.decided.extend(cascade);
     }
 
+    /// Adds a cascade over the descendants of an instance.
     pub(crate) fn tree(&mut self, cascade: CascadeRow) {
         self.trees.push(cascade);
     }
 
     /// Forgets the changes that were rolled back.
+    ///
+    /// Keeps `woken` and `cascades`: they are hints, and a wrong one does no harm.
     pub(crate) fn forget(&mut self) {
         self.ended.clear();
         self.decided.clear();
@@ -91,8 +101,12 @@ impl Effects {
     /// Applies the effects.
     ///
     /// The contract fixes the order of the cascades: the verb's own rows by id, then trees, then
-    /// joined parents by id.
+    /// joined parents by id. They run in the order in which they are stored.
+    ///
+    /// One pass is enough: no effect ends another instance. Children are ended by the cascade
+    /// verb.
     pub(crate) fn settle(&mut self, tx: &Tx<'_>) -> Result<(), Fault> {
+        // Taken, so that a second call does not count an end twice.
         let ended = mem::take(&mut self.ended);
         let mut cascades = mem::take(&mut self.decided);
         for parent in ended.iter().filter(|it| it.round > 0) {
@@ -106,6 +120,7 @@ impl Effects {
         for (round, places) in places(&ended) {
             window::admit(tx, round, places, &mut self.woken)?;
         }
+        // After the windows: a child that gets its place joins the line of its partition key.
         let keys: BTreeSet<&str> = ended
             .iter()
             .filter_map(|it| it.partition_key.as_deref())
@@ -130,6 +145,9 @@ fn of_end(tx: &Tx<'_>, parent: &Ended) -> Result<Option<CascadeRow>, Fault> {
     }))
 }
 
+/// Groups finished children by parent, in the order of the parents' ids.
+///
+/// Each parent is updated once, whatever the number of its children (docs/protocol.md, defect 5).
 fn by_parent(ended: &[Ended]) -> BTreeMap<InstanceId, Vec<ChildEnd>> {
     let mut parents: BTreeMap<InstanceId, Vec<ChildEnd>> = BTreeMap::new();
     for child in ended {

@@ -1,7 +1,8 @@
 //! Cancelling and terminating single instances: shared by operators' verbs and by cascades.
 //!
 //! Both record an operation, with the parent that caused it if there is one. The caller settles
-//! the [`Effects`] after its last instance.
+//! the [`Effects`] after its last instance. A cancel must leave the revision alone: the running
+//! step has had effects, and its outcome must still be written (docs/decisions/0027).
 
 use crate::decode;
 use crate::error::Fault;
@@ -34,6 +35,7 @@ pub(crate) fn request_cancel(
     let answer = if before.is_terminal() {
         return Ok(CancelAnswer::AlreadyEnded(before));
     } else if row.held == Some(true) {
+        // No step has run that `on_cancel` could clean up after.
         end(tx, row, note.cancellation(), effects)?;
         CancelAnswer::NeverStarted
     } else if row.is_cancelled {
@@ -41,6 +43,7 @@ pub(crate) fn request_cancel(
     } else {
         tx.prepare(CANCEL)?
             .execute(params![row.id.0, note.cancellation(), tx.now.0])?;
+        // A running step is not touched. Its outcome meets the cancel (`FencedRow::meets_cancel`).
         hasten(tx, row, effects)?;
         CancelAnswer::Requested(before)
     };
@@ -60,7 +63,8 @@ fn hasten(tx: &Tx<'_>, row: &TargetRow, effects: &mut Effects) -> Result<(), Fau
     }
     tx.prepare(HASTEN)?.execute(params![row.id.0, tx.now.0])?;
     effects.woken.insert(row.queue.clone());
-    // The earlier eligible_at may make it the first row of its partition key.
+    // The earlier eligible_at may make it the first row of its partition key. Otherwise it stays
+    // held: a cancel does not break the order of the key (I8).
     if let Some(key) = row.partition_key.as_ref().filter(|_| row.blocked) {
         partition_line::let_through(tx, key, &mut effects.woken)?;
     }
@@ -68,6 +72,8 @@ fn hasten(tx: &Tx<'_>, row: &TargetRow, effects: &mut Effects) -> Result<(), Fau
 }
 
 /// Finishes an instance as cancelled, in any status.
+///
+/// The statement raises the revision, so the outcome of a running step is lost.
 pub(crate) fn terminate_one(
     tx: &Tx<'_>,
     row: &TargetRow,
@@ -91,6 +97,7 @@ pub(crate) fn terminate_one(
     Ok(TerminateAnswer::Terminated(before))
 }
 
+/// Ends an instance, with the effects of an outcome that ends it.
 fn end(tx: &Tx<'_>, row: &TargetRow, error: String, effects: &mut Effects) -> Result<(), Fault> {
     tx.prepare(TERMINATE)?
         .execute(params![row.id.0, error, tx.now.0])?;
@@ -98,6 +105,7 @@ fn end(tx: &Tx<'_>, row: &TargetRow, error: String, effects: &mut Effects) -> Re
     effects.ended(Ended {
         id: row.id,
         status: Status::Cancelled,
+        // Also of a row that never executed: it may have been the first of its line.
         partition_key: row.partition_key.clone(),
         child_position: row.child_position,
         had_place: row.held == Some(false),
@@ -106,7 +114,7 @@ fn end(tx: &Tx<'_>, row: &TargetRow, error: String, effects: &mut Effects) -> Re
     Ok(())
 }
 
-/// The status of an instance, and its links to other rows.
+/// The status of an instance, and its links to other rows, before the verb acts on it.
 pub(crate) struct TargetRow {
     pub(crate) id: InstanceId,
     pub(crate) status: Status,
@@ -123,6 +131,7 @@ pub(crate) struct TargetRow {
     is_cancelled: bool,
 }
 
+/// Reads an instance to act on; `None` when it is not stored.
 pub(crate) fn target_row(tx: &Tx<'_>, id: InstanceId) -> Result<Option<TargetRow>, Fault> {
     let target_row = tx
         .prepare(TARGET_ROW)?
@@ -149,6 +158,7 @@ impl TargetRow {
     }
 }
 
+/// Records an operation, in the transaction of its effect (I4).
 pub(crate) fn record(
     tx: &Tx<'_>,
     verb: Verb,

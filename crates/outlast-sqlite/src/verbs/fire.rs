@@ -1,4 +1,7 @@
 //! The timer verb: wakes parked instances whose deadline has passed.
+//!
+//! The loop `timers` of a maintenance node calls it. It must wake nothing early: only the store's
+//! clock decides (I10). A timeout is a wake and no failure, so attempts are not counted.
 
 use crate::decode;
 use crate::error::Fault;
@@ -11,7 +14,7 @@ use rusqlite::{OptionalExtension, params};
 const DUE: &str = include_str!("../../sql/fire/due.sql");
 const PASSED: &str = include_str!("../../sql/fire/passed.sql");
 const NEXT_DEADLINE: &str = include_str!("../../sql/fire/next_deadline.sql");
-/// A deadline wakes an instance with the same statement as a signal.
+/// A deadline wakes an instance with the same statement as a signal. Both keep `awaits`.
 const WAKE: &str = include_str!("../../sql/deliver/wake.sql");
 
 /// Wakes up to `max` parked instances whose deadline has passed, earliest first.
@@ -19,11 +22,13 @@ pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
     let mut fired = Fired::default();
     let mut effects = Effects::default();
     for due in due(tx, max)? {
+        // The deadline must go, or this row would be due in every call (docs/decisions/0047).
         if due.lacks_more {
             tx.prepare(PASSED)?.execute(params![due.id.0, tx.now.0])?;
             continue;
         }
         match due.joins {
+            // The woken step learns that the deadline decided its join.
             Some(joins) => {
                 join::wake(tx, due.id, Joined::Deadline)?;
                 effects.decided(joins.of_rest(due.id));
@@ -37,6 +42,7 @@ pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
     }
     effects.settle(tx)?;
     (fired.woken, fired.cascades) = (effects.woken, effects.cascades);
+    // Of the rows that stay parked, also those beyond `max`. The timers sleep until then.
     fired.next_due_in = tx
         .prepare(NEXT_DEADLINE)?
         .query_row([], |row| row.get(0).map(Timestamp))
@@ -46,6 +52,8 @@ pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
 }
 
 /// An instance whose deadline has passed.
+///
+/// All are read before the first is woken, because a wake takes its row out of the index.
 struct Due {
     id: InstanceId,
     queue: String,
@@ -55,6 +63,7 @@ struct Due {
     joins: Option<Joins>,
 }
 
+/// The join of a parent, as far as its deadline needs it.
 struct Joins {
     round: i32,
     pending: i32,

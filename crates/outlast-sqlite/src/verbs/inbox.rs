@@ -1,4 +1,8 @@
 //! The inbox of an instance: its received and unconsumed signals.
+//!
+//! Claims read it; outcomes and ends consume from it. A signal with a dedup key must never be
+//! deleted before its instance: its tombstone makes a repeated send a duplicate (docs/protocol.md,
+//! defect 9).
 
 use crate::decode;
 use crate::error::Fault;
@@ -22,6 +26,7 @@ pub(crate) fn owners(
     tx: &Tx<'_>,
     ids: impl Iterator<Item = InstanceId>,
 ) -> Result<HashSet<InstanceId>, Fault> {
+    // In order, so that one index position serves all ids up to it.
     let mut ids: Vec<InstanceId> = ids.collect();
     ids.sort_unstable();
     let mut owners = HashSet::new();
@@ -52,8 +57,12 @@ pub(crate) fn read(tx: &Tx<'_>, id: InstanceId) -> rusqlite::Result<Vec<Signal>>
 }
 
 /// Consumes exactly the signals that the step received (I7).
+///
+/// A signal that arrived while the step ran stays. An id of another instance, or of a consumed
+/// signal, matches no statement.
 pub(crate) fn consume(tx: &Tx<'_>, id: InstanceId, received: &[SignalId]) -> Result<(), Fault> {
     for signal in received {
+        // Most signals have no dedup key, so the delete comes first.
         let deleted = tx
             .prepare(CONSUME_DELETE)?
             .execute(params![signal.0, id.0])?;
@@ -66,6 +75,8 @@ pub(crate) fn consume(tx: &Tx<'_>, id: InstanceId, received: &[SignalId]) -> Res
 }
 
 /// Empties the inbox of a finished instance.
+///
+/// In this order: the second statement makes tombstones of all signals that the first has left.
 pub(crate) fn empty(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
     tx.prepare(CLEAR_DELETE)?.execute([id.0])?;
     tx.prepare(CLEAR_TOMBSTONE)?

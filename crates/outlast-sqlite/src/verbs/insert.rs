@@ -1,4 +1,8 @@
 //! The insert verb, and the insertion of children by fan-outs.
+//!
+//! Clients, `commit`, `signal_or_insert` and users' own transactions call it. With one writer,
+//! keys need no order here. PostgreSQL takes them in order, so that two batches cannot deadlock
+//! (docs/protocol.md, defect 7).
 
 use crate::decode;
 use crate::error::Fault;
@@ -37,6 +41,7 @@ pub(crate) fn insert(
             },
             Added::Occupied(holder) => Inserted::Duplicate { holder },
         };
+        // A claimed row needs no hint: its worker has it.
         if inserted.new_id().is_some() && worker.is_none() && is_eligible(tx, row) {
             answer.woken.insert(row.queue.clone());
         }
@@ -69,6 +74,7 @@ pub(crate) fn add(
     worker: Option<WorkerId>,
 ) -> Result<Added, Fault> {
     let (status, revision) = match worker {
+        // As after an insert and a claim.
         Some(_) => (Status::Executing, 1),
         None => (Status::Runnable, 0),
     };
@@ -92,9 +98,11 @@ pub(crate) fn add(
         tx.now.0,
         new.trace,
         birth.map(|birth| birth.position),
+        // The schema refuses a policy on a row without a parent.
         birth.and_then(|_| decode::stored(new.on_parent_close)),
         birth.and_then(|birth| birth.held),
     ])?;
+    // Asked first: a conflict leaves the id of an earlier insert in the connection.
     if inserted == 1 {
         return Ok(Added::New(InstanceId(tx.connection.last_insert_rowid())));
     }
@@ -111,6 +119,7 @@ pub(crate) fn is_eligible(tx: &Tx<'_>, new: &NewInstance) -> bool {
     eligible_at(tx, new) <= tx.now
 }
 
+/// Returns the moment from which the instance can be claimed, by the store's clock (I10).
 fn eligible_at(tx: &Tx<'_>, new: &NewInstance) -> Timestamp {
     match new.start {
         Start::Now => tx.now,
@@ -122,6 +131,10 @@ fn eligible_at(tx: &Tx<'_>, new: &NewInstance) -> Timestamp {
 /// The queues that this verb has checked, and whether each is paused.
 type Paused = HashMap<String, bool>;
 
+/// Whether the worker may get the new row as its claim.
+///
+/// Not with a scope without `executing`: the insert writes the key as held, and only a change of
+/// status releases it. Not with a partition key: the line of the key decides which row is next.
 fn can_be_handed_over(tx: &Tx<'_>, new: &NewInstance, paused: &mut Paused) -> Result<bool, Fault> {
     let keeps_its_key = new
         .correlation
@@ -138,7 +151,7 @@ fn can_be_handed_over(tx: &Tx<'_>, new: &NewInstance, paused: &mut Paused) -> Re
     Ok(!found)
 }
 
-/// Encodes a scope as a JSON array of status words, which the statements search.
+/// Encodes a scope as a JSON array of status words. The statements search it for a quoted word.
 fn words(scope: Scope) -> String {
     let words: Vec<String> = scope
         .statuses()

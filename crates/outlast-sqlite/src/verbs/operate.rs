@@ -1,4 +1,7 @@
 //! The operators' verbs on instances and queues. Each records an operation with its effect.
+//!
+//! Clients call them. A verb that changes nothing records nothing. Only a retry makes a finished
+//! instance live again, and never without its record (I4).
 
 use crate::decode;
 use crate::error::Fault;
@@ -96,6 +99,8 @@ fn leave_for_trees(
 }
 
 /// Restarts failed and cancelled instances.
+///
+/// A released correlation key stays released: another instance may hold it by now (I9).
 pub(crate) fn retry(tx: &Tx<'_>, ids: &[InstanceId], note: &Note) -> Result<Retried, Fault> {
     let mut woken = QueueNames::new();
     let answers = by_id(ids, |id| retry_one(tx, id, note, &mut woken))?;
@@ -120,6 +125,7 @@ fn retry_one(
             Ok((row.get("queue")?, decode::parent(row)?))
         })?;
     woken.insert(queue);
+    // After the child is runnable, so that it is no longer among the failed.
     if let Some(parent) = parent {
         count_again(tx, id, parent)?;
     }
@@ -128,6 +134,8 @@ fn retry_one(
 }
 
 /// Counts a retried child as pending again, if its parent waits for that round (I6).
+///
+/// A parent that has joined is left alone: its step has read the failure, or will.
 fn count_again(tx: &Tx<'_>, child: InstanceId, parent: Parent) -> Result<(), Fault> {
     let first_failure: Option<Option<i64>> = tx
         .prepare(COUNT_AGAIN)?
@@ -135,6 +143,7 @@ fn count_again(tx: &Tx<'_>, child: InstanceId, parent: Parent) -> Result<(), Fau
             row.get("first_failure")
         })
         .optional()?;
+    // A child that runs again must not stay the first failure of its parent.
     if first_failure == Some(Some(child.0)) {
         let next = first_to_fail(tx, parent)?;
         tx.prepare(SET_FIRST_FAILURE)?
@@ -155,6 +164,9 @@ pub(crate) fn first_to_fail(tx: &Tx<'_>, round: Parent) -> Result<Option<Instanc
 }
 
 /// Removes finished instances. The recorded operation stays.
+///
+/// The guards are those of the collector (docs/protocol.md, defect 6). A parent may still read its
+/// children's results, and a cascade may still have to reach them.
 pub(crate) fn delete(
     tx: &Tx<'_>,
     ids: &[InstanceId],
@@ -180,6 +192,7 @@ fn delete_one(tx: &Tx<'_>, id: InstanceId, note: &Note) -> Result<DeleteAnswer, 
     if tx.prepare(IS_CASCADING)?.exists([id.0])? {
         return Ok(DeleteAnswer::Cascading);
     }
+    // In this order: the removal takes the earlier records of the instance with it.
     collect::remove(tx, id)?;
     record(tx, Verb::Delete, Some((id, before)), None, note, None)?;
     Ok(DeleteAnswer::Deleted)
@@ -204,6 +217,8 @@ pub(crate) fn resume(tx: &Tx<'_>, queue: &str, note: &Note) -> Result<bool, Faul
 }
 
 /// Acts on each id, lowest first, and returns the answers in the caller's order.
+///
+/// `act` reads its row itself. An id that is named twice is answered by what the first act left.
 fn by_id<A>(
     ids: &[InstanceId],
     mut act: impl FnMut(InstanceId) -> Result<A, Fault>,

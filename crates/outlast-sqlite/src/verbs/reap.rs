@@ -1,4 +1,8 @@
 //! The reaper's verb: returns the claims of dead workers to their queues.
+//!
+//! The loop `reaper` of a maintenance node calls it. The loop waits one lease after a start, an
+//! error or a gap (docs/protocol.md, defect 16); this verb only compares leases with the clock. A
+//! worker that is still alive is harmless: the fence drops its outcomes.
 
 use crate::error::Fault;
 use crate::tx::Tx;
@@ -21,6 +25,8 @@ pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
     for worker in expired(tx)? {
         let claims = claims(tx, worker, left)?;
         left -= claims.len();
+        // Judged from all claims that the worker held, before the first of them is returned
+        // (docs/decisions/0045).
         let mut scene = CrashScene::default();
         claims.iter().for_each(|lost| scene.add(lost.crashes));
         // At the limit, claims of this worker may be missing. No single step can be blamed then.
@@ -38,6 +44,7 @@ pub(crate) fn reap(tx: &Tx<'_>, request: ReapRequest) -> Result<Reaped, Fault> {
     }
     effects.settle(tx)?;
     (reaped.woken, reaped.cascades) = (effects.woken, effects.cascades);
+    // Worker by worker until here; the contract wants them by id.
     reaped.returned.sort();
     reaped.failed.sort();
     reaped.more = left == 0 && request.max > 0;
@@ -52,6 +59,7 @@ struct LostClaim {
     step: String,
 }
 
+/// Returns or fails the instance of one lost claim.
 fn reap_one(
     tx: &Tx<'_>,
     lost: &LostClaim,
@@ -67,6 +75,7 @@ fn reap_one(
             params![lost.id.0, tx.now.0, crash.counted],
             UnclaimedRow::decode,
         )?;
+        // After the update, so that the row itself takes part in the order of its line.
         left.follow(tx, Status::Runnable, &mut effects.woken)?;
         reaped.returned.push(lost.id);
     }
@@ -90,6 +99,7 @@ fn give_up(
     Ok(())
 }
 
+/// Returns the dead workers. All of them: a row is small, and engines are few.
 fn expired(tx: &Tx<'_>) -> Result<Vec<WorkerId>, Fault> {
     let mut statement = tx.prepare(EXPIRED)?;
     let workers = statement.query_map([tx.now.0], |row| row.get(0).map(WorkerId))?;

@@ -1,6 +1,8 @@
 //! The reconciler's verb: finds rows that break an invariant, and repairs them.
 //!
-//! It reads one page of instances per call. It finds nothing while the other verbs are correct.
+//! The loop `reconciler` calls it. It reads one page of instances per call. It finds nothing while
+//! the other verbs are correct, so every repair is logged as an error. It must judge only what it
+//! has read in its own transaction: rows of two moments need not agree.
 
 use crate::decode;
 use crate::error::Fault;
@@ -44,7 +46,8 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
         }
         windows.extend(row.held_in);
     }
-    // Many rows of a page share a window, so each window is checked once.
+    // Many rows of a page share a window, so each window is checked once. One child is enough: its
+    // end passes the place on.
     for round in windows {
         if !window::is_used(tx, round)? {
             found
@@ -61,6 +64,7 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
     Ok(found)
 }
 
+/// A row of the page, with the columns that can be wrong.
 struct Candidate {
     id: InstanceId,
     /// The progress of its join, when it waits for children.
@@ -68,7 +72,7 @@ struct Candidate {
     /// The child ranges that a workflow waits for (JSON), and the number of its join sets.
     joining: Option<String>,
     sets: usize,
-    /// The partition key that it is held behind.
+    /// The partition key that it is held behind. A row that waits for a place is in no line yet.
     held_behind: Option<String>,
     /// The parent and the round in whose window it waits for a place.
     held_in: Option<(InstanceId, i32)>,
@@ -122,18 +126,20 @@ fn mend_join(
     if counts_fit && barrier.decided().is_none() {
         return Ok(());
     }
+    // Used only where none is stored: the failure that was counted first stays.
     let first = operate::first_to_fail(tx, round)?.map(|id| id.0);
     tx.prepare(MEND_JOIN)?
         .execute(params![round.id.0, live, failed, first, tx.now.0])?;
     found.joins.push(round.id);
-    let word = barrier.decide(tx, &mut effects.woken)?;
-    effects.decided(word);
+    let cascade = barrier.decide(tx, &mut effects.woken)?;
+    effects.decided(cascade);
     Ok(())
 }
 
 /// Wakes a workflow that waits for a join set without a live child.
 ///
-/// Its counts cannot be checked: they count children that it expects, not stored ones.
+/// Its counts cannot be checked: they count children that it expects, not stored ones. An early
+/// wake costs one run of its code, which then parks again.
 fn mend_wait(
     tx: &Tx<'_>,
     barrier: Barrier,
@@ -142,10 +148,10 @@ fn mend_wait(
     found: &mut Reconciled,
 ) -> Result<(), Fault> {
     let parent = barrier.parent;
-    let mut lives = tx.prepare(LIVES)?;
+    let mut statement = tx.prepare(LIVES)?;
     let mut all_live = true;
-    for part in 1..=sets {
-        all_live &= lives.exists(params![parent.0, ranges, part as i64])?;
+    for set in 1..=sets {
+        all_live &= statement.exists(params![parent.0, ranges, set as i64])?;
     }
     if all_live {
         return Ok(());

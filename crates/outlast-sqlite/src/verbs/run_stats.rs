@@ -1,4 +1,7 @@
 //! Run statistics: counts by the minute of the steps that engines have run.
+//!
+//! The loop `stats_flusher` of every engine calls it every two seconds (docs/decisions/0025). No
+//! decision may depend on these counts: a crash loses some of them.
 
 use crate::decode;
 use crate::error::Fault;
@@ -18,6 +21,9 @@ const DELAYS_SINCE: &str = include_str!("../../sql/inspect/run_stats/delays.sql"
 /// Old rows of each kind that every flush removes. Engines flush every few seconds, and add fewer.
 const FORGOTTEN_MAX: i64 = 1_000;
 
+/// Adds counts to those of their minute, and removes the oldest.
+///
+/// Adding twice counts twice, so the engine never sends counts again.
 pub(crate) fn add(tx: &Tx<'_>, stats: &RunStats) -> Result<(), Fault> {
     let mut add = tx.prepare(RUNS)?;
     for runs in &stats.runs {
@@ -43,6 +49,7 @@ pub(crate) fn add(tx: &Tx<'_>, stats: &RunStats) -> Result<(), Fault> {
         ])?;
     }
     add_delays(tx, &stats.delays)?;
+    // Here and not in the collector: the tables grow only with what is added.
     forget(tx, FORGET_RUNS, FORGOTTEN_MAX)?;
     forget(tx, FORGET_DELAYS, FORGOTTEN_MAX)
 }
@@ -61,6 +68,7 @@ fn add_delays(tx: &Tx<'_>, delays: &[Delays]) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Removes up to `max` rows that are older than the statistics are kept.
 fn forget(tx: &Tx<'_>, statement: &'static str, max: i64) -> Result<(), Fault> {
     let before = tx.now - RUN_STATS_KEPT;
     tx.prepare(statement)?.execute(params![before.0, max])?;
@@ -68,12 +76,15 @@ fn forget(tx: &Tx<'_>, statement: &'static str, max: i64) -> Result<(), Fault> {
 }
 
 /// Writes rows for a minute long past and removes them again. Probes that writes work.
+///
+/// In one transaction, so that no reader sees them. Their minute makes them the first to be
+/// removed.
 pub(crate) fn write_and_remove(tx: &Tx<'_>) -> Result<(), Fault> {
     add_delays(tx, &Delays::probes())?;
     forget(tx, FORGET_DELAYS, Delays::PROBE_MAX as i64)
 }
 
-/// Converts a count that was already checked.
+/// Converts a count. The request's check has bounded it, so it fits.
 fn stored(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

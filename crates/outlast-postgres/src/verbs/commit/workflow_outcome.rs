@@ -23,9 +23,10 @@ pub(crate) enum WrittenBy {
     ContinueAsNew,
 }
 
-/// Returns the statement that writes an outcome. Each outcome is written by exactly one.
+/// Returns the statement that writes the row of an outcome. Each outcome has exactly one.
 ///
-/// An end with events is a workflow's. Its row and its last events are one statement.
+/// An end with events goes by the statement that writes both. It may be the end of a machine that
+/// records its history (docs/decisions/0035).
 pub(crate) fn written_by(commit: &Commit) -> WrittenBy {
     match &commit.outcome {
         Outcome::Flow { children, then, .. } => match then {

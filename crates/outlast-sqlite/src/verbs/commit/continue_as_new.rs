@@ -1,4 +1,4 @@
-//! The continue-as-new outcome of workflows.
+//! The continue-as-new outcome of workflows. `commit.rs` calls it.
 
 use super::Batch;
 use super::fenced_row::fence;
@@ -22,11 +22,13 @@ pub(super) fn continue_as_new(
     let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
+    // Before the update, which moves the row to the next run: the events belong to the old one.
     history_events::append(tx, claim.id, &commit.events)?;
     let values = params![claim.id.0, claim.revision.0, state.as_str(), tx.now.0];
     let run: i32 = tx
         .prepare(CONTINUE_AS_NEW)?
         .query_row(values, |row| row.get(0))?;
+    // One run goes for each that begins, so no call removes much.
     if run > RUNS_KEPT {
         history_events::forget(tx, claim.id, run - RUNS_KEPT)?;
     }

@@ -1,4 +1,7 @@
 //! The fan-out outcome: starts children and parks the parent on them.
+//!
+//! `commit.rs` calls it; workflows share [`spawn`]. No child may start beside a pending cancel
+//! that the outcome does not answer: the cascade of the cancel would not reach the child (I13).
 
 use super::fenced_row::fence;
 use super::{Batch, array};
@@ -33,6 +36,7 @@ pub(super) fn fan_out(
     let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
+    // The number that the update below gives the row. Ends of other rounds do not count (I6).
     let parent = Parent {
         id: claim.id,
         round: fenced.round + 1,
@@ -42,6 +46,7 @@ pub(super) fn fan_out(
         true => (0, Vec::new()),
         false => spawn(tx, parent, children, join.window, &mut batch.effects.woken)?,
     };
+    // Without a started child nothing would ever decide it. A quorum can be out of reach, too.
     let decided = join.until.decided(started, started, 0);
     let joined = decided.filter(|_| !meets_cancel);
     let (status, deadline) = match meets_cancel || joined.is_some() {
@@ -70,6 +75,7 @@ pub(super) fn fan_out(
         joined.map(|joined| joined.as_str())
     ];
     tx.prepare(FAN_OUT)?.execute(values)?;
+    // An impossible quorum leaves the started children without a waiting parent.
     if let Some(joined) = joined {
         let cascade = join::of_rest(parent.id, parent.round, started, join.rest, joined);
         batch.effects.decided(cascade);
@@ -94,11 +100,13 @@ pub(super) fn spawn(
         let birth = Birth {
             parent,
             position,
+            // Counts started children only: a dropped child takes no place.
             held: window.map(|places| i64::from(started) >= i64::from(places)),
         };
         match insert::add(tx, child, Some(birth), None)? {
             Added::New(_) => {
                 started += 1;
+                // A held child is in no queue yet. A hint for it would find nothing.
                 if birth.held != Some(true) && insert::is_eligible(tx, child) {
                     woken.insert(child.queue.clone());
                 }

@@ -1,4 +1,8 @@
 //! The fence: whether a claim still holds, and the work that follows when its instance leaves it.
+//!
+//! The outcomes and `release` call it. The updates repeat the fence in their conditions. Children,
+//! events and consumed signals have no fence of their own: they must only be written once it has
+//! held (I3).
 
 use crate::decode::Columns;
 use crate::error::Fault;
@@ -10,12 +14,13 @@ use rusqlite::{OptionalExtension, Row, params};
 
 const FENCE: &str = include_str!("../../../sql/commit/fence.sql");
 
-/// The columns of an instance whose claim still holds.
+/// The columns of an instance whose claim still holds, as they are before the outcome.
 pub(super) struct FencedRow {
     queue: String,
     pub(super) eligible_at: Timestamp,
     partition_key: Option<String>,
     child_position: Option<ChildPosition>,
+    /// Whether it has a place in the window of its siblings.
     has_place: bool,
     pub(super) round: i32,
     pub(super) cancel: Option<CancelRequest>,
@@ -33,6 +38,7 @@ pub(super) fn fence(tx: &Tx<'_>, claim: ClaimRef) -> Result<Option<FencedRow>, F
 }
 
 impl FencedRow {
+    /// Decodes the columns in the order of `commit/fence.sql`.
     fn decode(row: &Row<'_>) -> rusqlite::Result<FencedRow> {
         let mut columns = Columns::of(row);
         Ok(FencedRow {
@@ -53,6 +59,8 @@ impl FencedRow {
     }
 
     /// Runs the follow-up work of an instance that is live and no longer executing.
+    ///
+    /// Must come after the update of the row, which frees its partition key.
     pub(super) fn leave_for(
         self,
         tx: &Tx<'_>,
@@ -69,6 +77,7 @@ impl FencedRow {
         Ok(Some(status))
     }
 
+    /// Turns the row into one that has just finished, for its effects.
     pub(super) fn ended(self, id: InstanceId, status: Status) -> Ended {
         Ended {
             id,
@@ -100,7 +109,7 @@ impl UnclaimedRow {
     /// Does the follow-up work of a row that left its claim.
     ///
     /// Adds a hint if the row can be claimed at once, and lets the next row of its partition key
-    /// through.
+    /// through. The row is in the line again by then and may itself go first.
     pub(crate) fn follow(
         self,
         tx: &Tx<'_>,

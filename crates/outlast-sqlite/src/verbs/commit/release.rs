@@ -1,4 +1,7 @@
 //! The release verb: returns claims without an outcome, for example at shutdown.
+//!
+//! Engines also release claims that wait too long for a slot (docs/decisions/0015), and those that
+//! they cannot run. A release must not count as an attempt or a crash.
 
 use super::fenced_row::fence;
 use crate::error::Fault;
@@ -21,6 +24,7 @@ pub(crate) fn release(tx: &Tx<'_>, releases: &[Release]) -> Result<Released, Fau
     Ok(released)
 }
 
+/// Releases one claim, if it still holds.
 fn give_back(
     tx: &Tx<'_>,
     release: &Release,
@@ -30,6 +34,8 @@ fn give_back(
     let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
+    // Without a pause the row keeps its position in the queue. A pause keeps a row that this
+    // worker cannot run from coming back at once (docs/protocol.md, defect 15).
     let eligible_at = match release.pause.is_zero() {
         true => fenced.eligible_at,
         false => tx.now + release.pause,

@@ -1,7 +1,8 @@
 //! The outcome of a workflow that advances or parks.
 //!
-//! It appends to the history and starts children. A workflow whose awaited event is already there
-//! becomes runnable at once instead of parked.
+//! `commit.rs` calls it. It appends to the history and starts children. A workflow whose awaited
+//! event is already there becomes runnable at once instead of parked. Nothing would wake it
+//! otherwise (I2).
 
 use super::fan_out::spawn;
 use super::fenced_row::{FencedRow, fence};
@@ -46,6 +47,8 @@ pub(super) fn flow(
     let Some(fenced) = fence(tx, commit.claim)? else {
         return Ok(None);
     };
+    // A park would sleep through the cancel. Children that it starts would be in the history, but
+    // not in the rounds that the cascade of the cancel covers (docs/decisions/0029).
     let goes_on_alone = children.is_empty() && commit.outcome.park().is_none();
     let comes_after_cancel = !goes_on_alone && fenced.meets_cancel(commit);
     #[cfg(outlast_mutants)]
@@ -55,11 +58,13 @@ pub(super) fn flow(
         *cancel = fenced.cancel;
         return Ok(None);
     }
+    // Before the row is written: a dropped child of an awaited round prevents the park.
     let woken = &mut batch.effects.woken;
     let begun = Begun::begin(tx, commit, &fenced, children, *window, woken)?;
     let status = match then {
         Flowing::Proceed(Proceed::KeepClaim) => {
             write_on(tx, commit, &Waiting::none(Status::Executing), begun)?;
+            // It still uses its partition key, so nothing follows.
             return Ok(Some(Status::Executing));
         }
         Flowing::Proceed(Proceed::Requeue) => {
@@ -80,15 +85,15 @@ fn keep_claim(
     cancel: &mut Option<CancelRequest>,
 ) -> Result<Option<Status>, Fault> {
     let claim = commit.claim;
-    let write = |may_be_cancelled: bool, mark: Option<HistoryPosition>| {
+    let write = |may_be_cancelled: bool, position: Option<HistoryPosition>| {
         let values = params![
             claim.id.0,
             claim.revision.0,
             commit.events.len() as i64,
             tx.now.0,
             may_be_cancelled,
-            mark.map(|mark| mark.run),
-            mark.map(|mark| mark.events)
+            position.map(|position| position.run),
+            position.map(|position| position.events)
         ];
         tx.prepare(WORKFLOW_KEEP)?.execute(values)
     };
@@ -103,6 +108,7 @@ fn keep_claim(
     if fenced.meets_cancel(commit) {
         *cancel = fenced.cancel;
     }
+    // The fence holds and there is one writer, so this writes the row.
     write(true, None)?;
     history_events::write(tx, claim.id, &commit.events)?;
     Ok(Some(Status::Executing))
@@ -116,6 +122,7 @@ struct Begun {
 }
 
 impl Begun {
+    /// Starts the children of an outcome as one round; `None` when it has none.
     fn begin(
         tx: &Tx<'_>,
         commit: &Commit,
@@ -154,14 +161,14 @@ fn wait(
     begun: Option<Begun>,
     batch: &Batch,
 ) -> Result<Status, Fault> {
-    let ends = park.join_sets.as_ref();
-    let seen = ends.map(|ends| Seen::look(tx, ends, begun.as_ref()));
+    let join_sets = park.join_sets.as_ref();
+    let seen = join_sets.map(|join_sets| Seen::look(tx, join_sets, begun.as_ref()));
     let seen = seen.transpose()?;
     let waiting = match park.needs_all {
         true => Waiting::for_all(tx, commit, park, seen.as_ref(), batch)?,
         false => Waiting::for_the_first(tx, commit, park, seen.as_ref(), batch)?,
     };
-    let Some((ends, seen)) = ends.zip(seen) else {
+    let Some((join_sets, seen)) = join_sets.zip(seen) else {
         write_on(tx, commit, &waiting, begun)?;
         return Ok(waiting.reported());
     };
@@ -174,8 +181,8 @@ fn wait(
         begun.as_ref().map(Begun::dropped),
         commit.events.len() as i64,
         tx.now.0,
-        array(&ends.stored_spans().collect::<Vec<_>>()),
-        ends.least(),
+        array(&join_sets.stored_spans().collect::<Vec<_>>()),
+        join_sets.least(),
         seen.nearest(),
         seen.bad,
         begun.and_then(|begun| begun.window),
@@ -190,8 +197,9 @@ fn wait(
 /// The status that an outcome leads to, and what it waits for besides children.
 struct Waiting {
     status: Status,
-    /// The awaited names (JSON).
+    /// The awaited names (JSON). Written also when it does not park: the next claim carries them.
     names: Option<String>,
+    /// `None` unless it parks: the schema refuses a deadline on any other row.
     deadline: Option<Timestamp>,
     needs_all: bool,
 }
@@ -226,6 +234,7 @@ impl Waiting {
             Some(names) => has_match(tx, commit, names, batch)?,
             None => false,
         };
+        // A deadline that has passed is not looked at: `fire` wakes the workflow.
         let is_joined = seen.is_some_and(|seen| seen.joined.is_some());
         let status = match seen {
             _ if has_match || is_joined => Status::Runnable,
@@ -241,6 +250,9 @@ impl Waiting {
     }
 
     /// Waits until the whole group is complete. A failed child still wakes it at once.
+    ///
+    /// The row then holds only what is missing. Children come first, and the last of them makes
+    /// the row wait for the rest (docs/decisions/0047).
     fn for_all(
         tx: &Tx<'_>,
         commit: &Commit,
@@ -251,6 +263,7 @@ impl Waiting {
         let present = present(tx, commit, &park.names, batch)?;
         let mut missing = park.names.clone();
         missing.retain(|name| !present.contains(name));
+        // A moment that has passed is no longer missing.
         let deadline = moment(tx, park).filter(|deadline| *deadline > tx.now);
         let joined = seen.map(|seen| seen.joined);
         let status = match joined {
@@ -303,14 +316,20 @@ struct Seen {
 }
 
 impl Seen {
-    fn look(tx: &Tx<'_>, ends: &JoinSets, begun: Option<&Begun>) -> Result<Seen, Fault> {
+    /// Reads the awaited children of earlier commits.
+    ///
+    /// Children that finish in this batch are still live here, and are counted with its effects
+    /// ([`Turn`](super::Turn)). Otherwise one end would count twice.
+    fn look(tx: &Tx<'_>, join_sets: &JoinSets, begun: Option<&Begun>) -> Result<Seen, Fault> {
         let mut ended = HashSet::new();
         let (mut bad, mut gone) = (0, 0);
-        let children = ends.children();
+        let children = join_sets.children();
         if !children.is_empty() {
             let mut statement = tx.prepare(ALREADY_ENDED)?;
             let mut rows = statement.query([array(&children)])?;
             while let Some(row) = rows.next()? {
+                // A deleted child can wake nothing later. It counts as a failure, but not in
+                // `bad`.
                 match row.get("gone")? {
                     true => gone += 1,
                     false => drop(ended.insert(InstanceId(row.get("id")?))),
@@ -318,12 +337,14 @@ impl Seen {
                 bad += row.get::<_, i32>("bad")?;
             }
         }
-        let left = ends.sets.iter().map(|part| {
-            let ended = part.children.iter().filter(|id| ended.contains(id)).count();
-            part.count.saturating_sub_unsigned(ended as u32).max(0)
+        // More children may have finished than a set waits for, so the count stops at 0.
+        let left = join_sets.sets.iter().map(|set| {
+            let ended = set.children.iter().filter(|id| ended.contains(id)).count();
+            set.count.saturating_sub_unsigned(ended as u32).max(0)
         });
         let left: Vec<i32> = left.collect();
-        let is_short = |begun: &Begun| !begun.dropped.is_empty() && ends.awaits_round(begun.round);
+        let is_short =
+            |begun: &Begun| !begun.dropped.is_empty() && join_sets.awaits_round(begun.round);
         let joined = if bad > 0 || gone > 0 || begun.is_some_and(is_short) {
             Some(Joined::Failure)
         } else {
@@ -339,6 +360,9 @@ impl Seen {
 }
 
 /// Writes an outcome that waits for no children.
+///
+/// The statement empties the join sets of an earlier park. Otherwise a child that the workflow no
+/// longer waits for would count when it ends.
 fn write_on(
     tx: &Tx<'_>,
     commit: &Commit,

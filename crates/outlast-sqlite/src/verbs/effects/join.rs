@@ -1,7 +1,8 @@
 //! Joins: counts finished children for the waiting parent, and wakes it when the join is decided.
 //!
 //! `effects.rs` calls it once per parent and verb. A child must count only for a parent that waits
-//! for its round (I6).
+//! for its round (I6). The late end of an older round's child must not hit the next round
+//! (docs/protocol.md, defect 6). A machine counts by round, a workflow by join set.
 
 use crate::decode;
 use crate::error::Fault;
@@ -33,21 +34,23 @@ struct EndedChildren {
     ended: i32,
     failed: i32,
     /// The first failed or cancelled child, in the order the parent started them.
+    ///
+    /// Ids grow in that order.
     first_failure: Option<InstanceId>,
 }
 
 impl EndedChildren {
     fn of<'a>(children: impl Iterator<Item = &'a ChildEnd>) -> EndedChildren {
-        let mut tally = EndedChildren::default();
+        let mut counted = EndedChildren::default();
         for child in children {
-            tally.ended += 1;
+            counted.ended += 1;
             if child.is_bad {
-                tally.failed += 1;
-                let first = tally.first_failure.into_iter().chain([child.id]).min();
-                tally.first_failure = first;
+                counted.failed += 1;
+                let first = counted.first_failure.into_iter().chain([child.id]).min();
+                counted.first_failure = first;
             }
         }
-        tally
+        counted
     }
 }
 
@@ -80,13 +83,15 @@ impl Barrier {
         })
     }
 
+    /// Returns why the join is decided; `None` while it is open.
     pub(crate) fn decided(&self) -> Option<Joined> {
         self.until.decided(self.started, self.pending, self.failed)
     }
 
     /// Wakes the parent if the join is decided.
     ///
-    /// A group that still lacks a signal or a deadline stays parked.
+    /// A group that still lacks a signal or a deadline stays parked. A failure still wakes it
+    /// (docs/decisions/0047).
     ///
     /// Returns the cascade over the children that the join was decided without.
     pub(crate) fn decide(
@@ -98,6 +103,7 @@ impl Barrier {
             return Ok(None);
         };
         if self.lacks_more && joined == Joined::All {
+            // Leaves `awaiting_children`, so that later ends do not count.
             tx.prepare(AWAIT_REST)?
                 .execute(params![self.parent.0, tx.now.0])?;
             return Ok(None);
@@ -123,7 +129,7 @@ pub(crate) fn join(
 ) -> Result<Option<CascadeRow>, Fault> {
     let counted = match count_round(tx, parent, ended)? {
         Some(barrier) => Some(barrier),
-        None => count_parts(tx, parent, ended)?,
+        None => count_sets(tx, parent, ended)?,
     };
     match counted {
         Some(barrier) => barrier.decide(tx, woken),
@@ -137,17 +143,19 @@ fn count_round(
     parent: InstanceId,
     ended: &[ChildEnd],
 ) -> Result<Option<Barrier>, Fault> {
+    // The statement compares the round with the row's, so at most one of these rounds counts.
     let rounds: BTreeSet<i32> = ended.iter().map(|child| child.round).collect();
     for round in rounds {
-        let tally = EndedChildren::of(ended.iter().filter(|child| child.round == round));
+        let children = EndedChildren::of(ended.iter().filter(|child| child.round == round));
         let values = params![
             parent.0,
             round,
-            tally.ended,
-            tally.failed,
-            tally.first_failure.map(|id| id.0),
+            children.ended,
+            children.failed,
+            children.first_failure.map(|id| id.0),
             tx.now.0
         ];
+        // The schema refuses a count below zero: a child that counts twice fails the verb.
         let counted = tx
             .prepare(JOIN)?
             .query_row(values, |row| Barrier::decode(parent, row))
@@ -161,8 +169,9 @@ fn count_round(
 
 /// Counts finished children for a workflow, in every join set that contains them (I6).
 ///
-/// More children may finish than a join set waits for.
-fn count_parts(
+/// More children may finish than a join set waits for. A bad end is one failure, however many sets
+/// contain the child (docs/decisions/0039).
+fn count_sets(
     tx: &Tx<'_>,
     parent: InstanceId,
     ended: &[ChildEnd],
@@ -177,23 +186,23 @@ fn count_parts(
     let Some((mut sets, lacks_more)) = sets.flatten() else {
         return Ok(None);
     };
-    let awaited = |child: &&ChildEnd| sets.iter().any(|part| counts(part, child));
+    let awaited = |child: &&ChildEnd| sets.iter().any(|set| counts(set, child));
     let awaited: Vec<&ChildEnd> = ended.iter().filter(awaited).collect();
     if awaited.is_empty() {
         return Ok(None);
     }
-    for part in &mut sets {
-        let ended = awaited.iter().filter(|child| counts(part, child)).count();
-        part.left = part.left.saturating_sub_unsigned(ended as u32).max(0);
+    for set in &mut sets {
+        let ended = awaited.iter().filter(|child| counts(set, child)).count();
+        set.left = set.left.saturating_sub_unsigned(ended as u32).max(0);
     }
-    let left: Vec<i32> = sets.iter().map(|part| part.left).collect();
-    let tally = EndedChildren::of(awaited.into_iter());
+    let left: Vec<i32> = sets.iter().map(|set| set.left).collect();
+    let children = EndedChildren::of(awaited.into_iter());
     let values = params![
         parent.0,
         array(&left),
         left.iter().min(),
-        tally.failed,
-        tally.first_failure.map(|id| id.0),
+        children.failed,
+        children.first_failure.map(|id| id.0),
         tx.now.0
     ];
     let counted = tx
@@ -206,15 +215,17 @@ fn count_parts(
 }
 
 /// Whether a join set contains the child.
-fn counts(part: &JoinProgress, child: &ChildEnd) -> bool {
+fn counts(set: &JoinProgress, child: &ChildEnd) -> bool {
     #[cfg(outlast_mutants)]
     if outlast_core::mutant::is("parts-are-counted-together") {
         return true;
     }
-    part.has(child.round, child.position)
+    set.has(child.round, child.position)
 }
 
 /// Wakes a parent that waits for children.
+///
+/// Nothing happens to a parent that no longer waits.
 pub(crate) fn wake(tx: &Tx<'_>, parent: InstanceId, joined: Joined) -> Result<(), Fault> {
     tx.prepare(JOINED)?
         .execute(params![parent.0, joined.as_str(), tx.now.0])?;

@@ -22,12 +22,16 @@ const FIRST_FREE: &str = include_str!("../../../sql/line/first_free.sql");
 const LET_THROUGH: &str = include_str!("../../../sql/line/let_through.sql");
 
 /// Lets the first row of each group of `key` through, unless the key is in use. Returns their ids.
+///
+/// Must come after the write that frees the key, or the key still counts as in use. Several rows
+/// may be let through; the next claim takes one of them and holds the others again.
 pub(crate) fn let_through(
     tx: &Tx<'_>,
     key: &str,
     woken: &mut QueueNames,
 ) -> Result<Vec<InstanceId>, Fault> {
     let mut freed = Vec::new();
+    // The end of the row in use will let them through.
     if is_busy(tx, key)? {
         return Ok(freed);
     }
@@ -46,12 +50,15 @@ pub(crate) fn let_through(
     Ok(freed)
 }
 
-/// Whether a row of this key executes.
+/// Whether a row of this key executes, in any queue and of any machine.
 pub(crate) fn is_busy(tx: &Tx<'_>, key: &str) -> Result<bool, Fault> {
     Ok(tx.prepare(KEY_BUSY)?.exists([key])?)
 }
 
 /// Takes a row out of the pick index until it is let through.
+///
+/// Only for a row behind a key in use. With one writer the key is freed only after this write, and
+/// [`let_through`] then finds the row. PostgreSQL needs a lock for that (docs/decisions/0002).
 pub(crate) fn hold(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
     tx.prepare(HOLD)?.execute([id.0])?;
     Ok(())
@@ -103,6 +110,9 @@ fn held(row: &Row<'_>) -> rusqlite::Result<Held> {
 }
 
 /// Whether no row of its group that is not held comes before it.
+///
+/// With such a row in the pick index, the group has its turn. Another row would only be held
+/// again.
 fn goes_first(tx: &Tx<'_>, key: &str, held: &Held) -> Result<bool, Fault> {
     let Group {
         queue,

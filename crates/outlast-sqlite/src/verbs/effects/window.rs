@@ -2,6 +2,9 @@
 //!
 //! A child that waits for a place is held: out of the pick index and out of the line of its
 //! partition key. A hundred thousand of them cost claims nothing.
+//!
+//! Nothing counts the used places. Each end passes its own on, in its transaction. A place that is
+//! not passed on is lost. Only when no child has a place left does the reconciler admit one.
 
 use crate::error::Fault;
 use crate::tx::Tx;
@@ -13,6 +16,9 @@ const ADMIT: &str = include_str!("../../../sql/window/admit.sql");
 const IS_USED: &str = include_str!("../../../sql/window/is_used.sql");
 
 /// Gives places to the next children of a round. Returns their ids.
+///
+/// They follow in the order the parent started them. The parent may have been woken or have
+/// finished: its children go on until a policy stops them.
 pub(crate) fn admit(
     tx: &Tx<'_>,
     (parent, round): (InstanceId, i32),
