@@ -36,8 +36,10 @@ keep_files_in_memory() {
     case $postgres_dir in
     /dev/shm/*)
         chmod 755 "$postgres_dir"
-        mkdir -m 1777 "$postgres_dir/tmp"
+        mkdir -m 1777 "$postgres_dir/tmp" "$postgres_dir/schemas"
         export TMPDIR=$postgres_dir/tmp
+        # Tests hand empty schemas on to each other.
+        export OUTLAST_TEST_SCHEMAS=$postgres_dir/schemas
         ;;
     esac
 }

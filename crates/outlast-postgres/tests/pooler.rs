@@ -14,7 +14,9 @@ use outlast_postgres::{Options, Postgres, testing};
 use outlast_testbed::pooler::Pooler;
 use std::time::Duration;
 use support::work::{self, done, running, task};
-use support::{drop_schema, raw, raw_to, start_pooler, unique_schema, value_of};
+use support::{
+    drop_schema, raw, raw_to, return_schema, start_pooler, take_schema, unique_schema, value_of,
+};
 use tokio_postgres::Client;
 
 fn options(pooler: &Pooler, schema: &str) -> Options {
@@ -22,7 +24,7 @@ fn options(pooler: &Pooler, schema: &str) -> Options {
 }
 
 async fn open_with(change: impl FnOnce(Options) -> Options) -> Subject {
-    let (clock, schema) = (ManualClock::default(), unique_schema());
+    let (clock, schema) = (ManualClock::default(), take_schema());
     let Some(pooler) = start_pooler(2) else {
         // `start_pooler` printed the reason. The model keeps the rules.
         return Subject::new(Model::new(clock.clone()), clock);
@@ -34,8 +36,8 @@ async fn open_with(change: impl FnOnce(Options) -> Options) -> Subject {
     Subject::new(store, clock)
         .guarded_by(pooler)
         .cleaned_by(async move {
-            let dropped = tokio::spawn(async move { drop_schema(&schema).await });
-            dropped.await.expect("the schema is dropped");
+            let returned = tokio::spawn(async move { return_schema(&schema).await });
+            returned.await.expect("the schema is emptied or dropped");
         })
 }
 

@@ -225,7 +225,7 @@ fn outcome(claim: ClaimRef, links: Links, left: usize, is_flow: bool) -> Commit 
         answers_cancel: false,
         links,
         events,
-        mark: None,
+        position: None,
     }
 }
 

@@ -183,7 +183,8 @@ fn tables(connection: &Connection, pattern: &str) -> rusqlite::Result<Vec<String
         .prepare(
             "select name from sqlite_schema
              where type = 'table' and name like ?1
-               and name in ('instances', 'signals', 'workers', 'queues', 'operations', 'runs', 'delays', 'cascades', 'meta')",
+               and name in ('instances', 'signals', 'workers', 'queues', 'operations', 'runs', 'delays', 'cascades',
+                            'events', 'meta')",
         )?
         .query_map([pattern], |row| row.get(0))?
         .collect()

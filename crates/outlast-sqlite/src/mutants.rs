@@ -81,6 +81,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
 
     // Defect 8
     ("two-of-a-key", sql!("claim/key_busy"), "where status = 'executing'", "where false and status = 'executing'"),
+    ("later-row-of-a-key-goes-first", sql!("claim/older_in_line"), "where status = 'runnable'", "where false and status = 'runnable'"),
 
     // Defect 9
     ("consumed-dedup-key-is-free", sql!("inbox/consume_delete"), " and dedup_key is null", ""),

@@ -58,7 +58,7 @@ fn a_schema_of_a_newer_version_is_refused_and_left_as_it_is() {
 
 #[test]
 fn a_database_of_another_program_is_refused_and_left_as_it_is() {
-    for foreign in ["instances", "meta"] {
+    for foreign in ["instances", "events", "meta"] {
         let (_folder, path) = scene::new_path();
         let connection = Connection::open(&path).unwrap();
         connection

@@ -88,7 +88,7 @@ async fn park(store: &Sqlite, claim: ClaimRef) {
         answers_cancel: false,
         links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
-        mark: None,
+        position: None,
     };
     let answers = store.commit(vec![park].into()).await.unwrap().answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));

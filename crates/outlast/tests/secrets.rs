@@ -489,4 +489,6 @@ async fn refused(store: Postgres) {
     let has_driver_log = SEEN.lock().unwrap().contains("log: tokio_postgres");
     assert!(has_driver_log, "the log of the driver is noted");
     assert_nothing_leaked();
+    // With the objects above, no other test can use it.
+    support::drop_schema(schema).await;
 }

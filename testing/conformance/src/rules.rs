@@ -137,6 +137,7 @@ macro_rules! every_rule {
                     a_claim_takes_only_the_first_row_of_a_partition_key,
                     the_next_row_of_a_partition_key_runs_when_the_first_has_ended,
                     rows_of_a_partition_key_run_in_the_order_of_the_queue,
+                    a_returned_row_runs_before_a_later_row_of_its_key_in_a_long_queue,
                     a_busy_partition_key_at_the_head_does_not_block_the_other_rows,
                     hundreds_of_rows_of_one_partition_key_run_in_order,
                     a_partition_key_counts_in_every_queue,

@@ -241,6 +241,17 @@ impl Subject {
         claim
     }
 
+    /// Claims again and again until a claim takes an instance, which must be this one.
+    pub(crate) async fn claim_until(&self, worker: WorkerId, id: InstanceId) -> Claim {
+        for _ in 0..20 {
+            if let Some(claim) = self.claim(worker, 1).await.pop() {
+                assert_eq!(claim.id, id, "another instance was claimed first");
+                return claim;
+            }
+        }
+        panic!("20 claims have not found instance {id}");
+    }
+
     /// Registers a worker and claims a new task for it.
     pub(crate) async fn running(&self, row: NewInstance) -> (WorkerId, Claim) {
         let worker = self.worker().await;

@@ -1,5 +1,7 @@
 //! The server that `scripts/test.sh` starts for all tests. Each test has its own schema there.
 
+use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_postgres::{Client, NoTls};
@@ -20,6 +22,58 @@ pub fn unique_schema() -> String {
         .as_micros();
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("t{}_{micros}_{next}", std::process::id())
+}
+
+/// Returns a schema for one test: an empty one that another test has [returned](return_schema), or
+/// a new name.
+///
+/// To migrate and drop a schema costs the server more than a short test.
+pub fn take_schema() -> String {
+    let names = returned_schemas().and_then(|folder| fs::read_dir(folder).ok());
+    let files = names.into_iter().flatten().flatten();
+    // Of several processes, one can remove the file.
+    let taken = files
+        .into_iter()
+        .find(|file| fs::remove_file(file.path()).is_ok());
+    taken.map_or_else(unique_schema, |file| {
+        file.file_name().to_string_lossy().into_owned()
+    })
+}
+
+/// Empties a schema and keeps it for another test, or drops it.
+///
+/// A test that has changed tables or added objects must [drop](drop_schema) its schema first.
+pub async fn return_schema(schema: &str) {
+    let Some(folder) = returned_schemas() else {
+        return drop_schema(schema).await;
+    };
+    let emptied = connect(&url()).await.batch_execute(&emptying(schema)).await;
+    match emptied {
+        Ok(()) => fs::write(folder.join(schema), "").expect("the folder of schemas is writable"),
+        // The test has dropped it, or another session still uses it.
+        Err(_) => drop_schema(schema).await,
+    }
+}
+
+/// The folder with one empty file for each returned schema.
+///
+/// Only nextest runs each test in its own process. In one process, a client could still have cached
+/// rows of the last test, whose ids are used again.
+fn returned_schemas() -> Option<PathBuf> {
+    std::env::var_os("NEXTEST")?;
+    std::env::var_os("OUTLAST_TEST_SCHEMAS").map(PathBuf::from)
+}
+
+/// Deletes all rows and restarts all ids, but keeps the version of the schema.
+fn emptying(schema: &str) -> String {
+    format!(
+        "set lock_timeout = '2s';
+         do $$ begin
+            execute (select 'truncate ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
+                         || ' restart identity'
+                       from pg_tables where schemaname = '{schema}' and tablename <> 'meta');
+         end $$"
+    )
 }
 
 /// Opens a plain connection, for what stores cannot do.

@@ -42,7 +42,7 @@ pub struct Commit {
     /// Events for the history of the current run, written with this outcome or not at all.
     pub events: Vec<NewEvent>,
     /// The position in that history, from the claim.
-    pub mark: Option<HistoryPosition>,
+    pub position: Option<HistoryPosition>,
 }
 
 /// The position in the history of a run.
@@ -561,7 +561,7 @@ impl Commit {
             answers_cancel: claim.is_to_answer_cancel(),
             links: claim.links(),
             events: Vec::new(),
-            mark: Some(HistoryPosition {
+            position: Some(HistoryPosition {
                 run: claim.run,
                 events: claim.events,
             }),

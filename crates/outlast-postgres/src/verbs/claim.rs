@@ -212,7 +212,7 @@ pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
         answers_cancel: false,
         links: Links::UNKNOWN,
         events: Vec::new(),
-        mark: None,
+        position: None,
     }
 }
 

@@ -160,7 +160,7 @@ impl Decision {
                 true => vec![event()],
                 false => Vec::new(),
             },
-            mark: None,
+            position: None,
         }
     }
 

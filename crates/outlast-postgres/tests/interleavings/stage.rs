@@ -353,7 +353,7 @@ impl World {
             answers_cancel: false,
             links: Links::UNKNOWN,
             events: Vec::new(),
-            mark: None,
+            position: None,
         };
         let committed = self.store.commit(vec![commit].into()).await;
         committed.expect("the outcome is committed");

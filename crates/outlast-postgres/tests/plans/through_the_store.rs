@@ -233,7 +233,7 @@ pub(crate) async fn run_ahead(
                 answers_cancel: false,
                 links: Links::UNKNOWN,
                 events,
-                mark: None,
+                position: None,
             }
         });
         store

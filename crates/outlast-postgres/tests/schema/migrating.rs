@@ -243,7 +243,7 @@ async fn a_schema_of_the_first_version_keeps_its_rows_when_it_is_migrated() {
         answers_cancel: false,
         links: Links::UNKNOWN,
         events: Vec::new(),
-        mark: None,
+        position: None,
     };
     let committed = store.commit(vec![commit].into()).await.unwrap();
     let [answer] = &committed.answers[..] else {
@@ -411,7 +411,7 @@ async fn instances_of_every_kind_continue_after_their_columns_are_renamed() {
         answers_cancel: false,
         links: Links::UNKNOWN,
         events: Vec::new(),
-        mark: None,
+        position: None,
     };
     store.commit(vec![commit].into()).await.unwrap();
     assert_eq!(work::get(&store, running.id).await.status, Status::Done);

@@ -1,6 +1,6 @@
 //! Each test has its own schema on the server that `scripts/test.sh` starts.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 pub(crate) mod proxy;
@@ -13,7 +13,9 @@ use outlast_testbed::pooler::{Behind, Pooler};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-pub(crate) use outlast_testbed::shared::{connect as raw_to, drop_schema, unique_schema, url};
+pub(crate) use outlast_testbed::shared::{
+    connect as raw_to, drop_schema, return_schema, take_schema, unique_schema, url,
+};
 
 /// Options for a store in this schema, with a clock that the test moves.
 pub(crate) fn options(schema: &str, clock: &ManualClock) -> Options {
@@ -28,19 +30,19 @@ pub(crate) async fn raw() -> tokio_postgres::Client {
     raw_to(&url()).await
 }
 
-/// A new store for the conformance suite. Its schema is dropped when the test ends.
+/// A store for the conformance suite, in an empty schema.
 pub(crate) async fn subject(
     connect: impl FnOnce(Options) -> Options,
     clock: ManualClock,
 ) -> Subject {
-    let schema = unique_schema();
+    let schema = take_schema();
     let store = connect(options(&schema, &clock))
         .connect()
         .await
         .expect("the test server can be used");
     Subject::new(store, clock).cleaned_by(async move {
-        let dropped = tokio::spawn(async move { drop_schema(&schema).await });
-        dropped.await.expect("the schema is dropped");
+        let returned = tokio::spawn(async move { return_schema(&schema).await });
+        returned.await.expect("the schema is emptied or dropped");
     })
 }
 

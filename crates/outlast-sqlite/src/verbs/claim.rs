@@ -23,6 +23,7 @@ const PAUSED: &str = include_str!("../../sql/claim/paused.sql");
 const NEXT_PRIORITY: &str = include_str!("../../sql/claim/next_priority.sql");
 const ELIGIBLE: &str = include_str!("../../sql/claim/eligible.sql");
 const NEXT_DUE: &str = include_str!("../../sql/claim/next_due.sql");
+const OLDER_IN_LINE: &str = include_str!("../../sql/claim/older_in_line.sql");
 const WOKEN: &str = include_str!("../../sql/claim/woken.sql");
 const TAKE: &str = include_str!("../../sql/claim/take.sql");
 const FAIL_UNREADABLE: &str = include_str!("../../sql/claim/fail_unreadable.sql");
@@ -266,6 +267,8 @@ struct Walk<'a, 'c> {
     request: &'a ClaimRequest,
     registered: HashSet<(&'a str, i32)>,
     taken: Vec<Taken>,
+    /// Whether there may be eligible rows before the position that this claim has not looked at.
+    has_gap: bool,
 }
 
 impl<'a, 'c> Walk<'a, 'c> {
@@ -275,6 +278,7 @@ impl<'a, 'c> Walk<'a, 'c> {
             request,
             registered: registered(&request.machines),
             taken: Vec::new(),
+            has_gap: false,
         }
     }
 
@@ -294,6 +298,7 @@ impl<'a, 'c> Walk<'a, 'c> {
             Stopped::AtEnd => Stopped::AtEnd,
             Stopped::AtBound(at) => {
                 let resume = unfinished.get(self.request).map_or(at, |last| last.max(at));
+                self.has_gap = resume > at;
                 self.walk(resume, examined_max)?
             }
         };
@@ -398,12 +403,35 @@ impl<'a, 'c> Walk<'a, 'c> {
         {
             return partition_line::hold(self.tx, id);
         }
+        // An older row of the key may have come back in the part of the queue that this claim
+        // skips. This row then stays for a claim that sees both.
+        if self.has_gap
+            && let (Some(key), Ok(unloaded)) = (&row.partition_key, &claim)
+            && self.has_older(key, row.position, &unloaded.claim)?
+        {
+            return Ok(());
+        }
         take(self.tx, id, self.request.worker)?;
         if let Ok(UnloadedClaim { claim, .. }) = &mut claim {
             claim.partition_key = row.partition_key;
         }
         self.taken.push(Taken { id, claim });
         Ok(())
+    }
+
+    /// Whether an eligible row of the same group comes before `position` in the line behind `key`.
+    fn has_older(&self, key: &str, position: Position, claim: &Claim) -> Result<bool, Fault> {
+        let older = self.tx.prepare(OLDER_IN_LINE)?.exists(params![
+            key,
+            self.request.queue,
+            claim.machine,
+            claim.version,
+            position.priority,
+            position.eligible_at,
+            position.id,
+            self.tx.now.0
+        ])?;
+        Ok(older)
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn reconcile(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Reconc
 }
 
 /// A row of the page, with the columns that can be wrong.
-struct Candidate {
+struct WaitingParent {
     id: InstanceId,
     /// The progress of its join, when it waits for children.
     joins: Option<Barrier>,
@@ -78,14 +78,14 @@ struct Candidate {
     held_in: Option<(InstanceId, i32)>,
 }
 
-impl Candidate {
-    fn decode(row: &Row<'_>) -> rusqlite::Result<Candidate> {
+impl WaitingParent {
+    fn decode(row: &Row<'_>) -> rusqlite::Result<WaitingParent> {
         let id = InstanceId(row.get("id")?);
         let (blocked, joins): (bool, bool) = (row.get("blocked")?, row.get("joins")?);
         let held = row.get::<_, Option<bool>>("held")? == Some(true);
         let key: Option<String> = row.get("partition_key")?;
         let parent = decode::parent(row)?.filter(|_| held);
-        Ok(Candidate {
+        Ok(WaitingParent {
             id,
             joins: joins.then(|| Barrier::decode(id, row)).transpose()?,
             joining: row.get("joining")?,
@@ -96,10 +96,10 @@ impl Candidate {
     }
 }
 
-fn page(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Vec<Candidate>, Fault> {
+fn page(tx: &Tx<'_>, request: ReconcileRequest) -> Result<Vec<WaitingParent>, Fault> {
     let after = request.after.map_or(i64::MIN, |id| id.0);
     let mut statement = tx.prepare(PAGE)?;
-    let page = statement.query_map(params![after, request.max as i64], Candidate::decode)?;
+    let page = statement.query_map(params![after, request.max as i64], WaitingParent::decode)?;
     Ok(page.collect::<rusqlite::Result<_>>()?)
 }
 

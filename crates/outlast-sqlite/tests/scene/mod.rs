@@ -75,7 +75,7 @@ pub(crate) fn done(claim: ClaimRef) -> Commit {
         answers_cancel: false,
         links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
-        mark: None,
+        position: None,
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn next(claim: ClaimRef, state: &str, proceed: Proceed) -> Commit {
         answers_cancel: false,
         links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
-        mark: None,
+        position: None,
     }
 }
 

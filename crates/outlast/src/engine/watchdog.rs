@@ -136,7 +136,7 @@ impl Watchdog {
             answers_cancel: false,
             links: Links::UNKNOWN,
             events: Vec::new(),
-            mark: None,
+            position: None,
         };
         let committed = self.node.store().commit(vec![commit].into()).await?;
         self.node.leave_behind(code);

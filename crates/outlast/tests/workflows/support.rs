@@ -16,7 +16,7 @@ use outlast::workflow::{Call, Running};
 use outlast::{Event, EventKind, HistoryRequest, Inspect, Instance, ManualClock, Store};
 use outlast_postgres::Postgres;
 use outlast_sqlite::Sqlite;
-use outlast_testbed::shared::{connect, drop_schema, unique_schema, url};
+use outlast_testbed::shared::{connect, return_schema, take_schema, url};
 pub(crate) use serde_json::{Value, json};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -181,12 +181,12 @@ pub(crate) use on_both_stores_in_real_time;
 pub(crate) async fn on_postgres_in_real_time<T: Future<Output = ()>>(
     test: impl FnOnce(Postgres) -> T,
 ) {
-    let schema = unique_schema();
+    let schema = take_schema();
     let options = Postgres::options(&url()).unwrap().schema(&schema);
     let store = options.connect().await.unwrap();
     let tested = AssertUnwindSafe(test(store.clone())).catch_unwind().await;
     store.close().await;
-    drop_schema(&schema).await;
+    return_schema(&schema).await;
     if let Err(panic) = tested {
         std::panic::resume_unwind(panic);
     }
@@ -202,14 +202,14 @@ pub(crate) async fn on_sqlite<T: Future<Output = ()>>(test: impl FnOnce(Ground) 
 }
 
 pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Ground) -> T) {
-    let schema = unique_schema();
+    let schema = take_schema();
     let clock = ManualClock::default();
     let options = Postgres::options(&url()).unwrap().schema(&schema);
     let store = options.clock(clock.clone()).connect().await.unwrap();
     let ground = Ground::new(store.clone(), clock, Raw::Postgres(schema.clone()));
     let tested = AssertUnwindSafe(test(ground)).catch_unwind().await;
     store.close().await;
-    drop_schema(&schema).await;
+    return_schema(&schema).await;
     if let Err(panic) = tested {
         std::panic::resume_unwind(panic);
     }

@@ -59,7 +59,7 @@ impl Tables {
             answers_cancel,
             links: _,
             events,
-            mark: _,
+            position: _,
         } = commit;
         self.append(id, events, now);
         let woken = &mut effects.woken;

@@ -207,7 +207,7 @@ impl Pair {
                     answers_cancel: claim.is_to_answer_cancel(),
                     links: claim.links(),
                     events: Vec::new(),
-                    mark: None,
+                    position: None,
                 };
                 let commits = claimed.claims.iter().map(done).collect();
                 self.send(Call::Commit(commits)).await?;

@@ -325,7 +325,7 @@ impl Sender {
                 answers_cancel: answers_cancel(claim.id, decision.claim, state),
                 links: links(claim.id, decision.claim, state),
                 events: events(decision.events, decision.claim, now),
-                mark: mark(decision.claim, row),
+                position: position(decision.claim, row),
             });
         }
         keep_keys_apart(&mut commits, state);
@@ -334,7 +334,7 @@ impl Sender {
 }
 
 /// Returns the expected position of the history: the true one, a wrong one, or none.
-fn mark(choice: usize, row: Option<&Instance>) -> Option<HistoryPosition> {
+fn position(choice: usize, row: Option<&Instance>) -> Option<HistoryPosition> {
     let row = row.filter(|_| !choice.is_multiple_of(3))?;
     let wrong = i32::from(choice.is_multiple_of(5));
     Some(HistoryPosition {

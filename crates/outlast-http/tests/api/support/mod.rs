@@ -8,7 +8,7 @@ use crate::team::{Piece, Team};
 use futures_util::FutureExt;
 use outlast::{Engine, Postgres, Sqlite, Store};
 use outlast_core::Inspect;
-use outlast_testbed::shared::{drop_schema, unique_schema, url};
+use outlast_testbed::shared::{return_schema, take_schema, url};
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ pub(crate) async fn on_sqlite<T: Future<Output = ()>>(test: impl FnOnce(Sqlite) 
 
 /// Runs a test in its own schema, and drops the schema afterwards, even when the test panics.
 pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgres) -> T) {
-    let schema = unique_schema();
+    let schema = take_schema();
     let store = Postgres::options(&url())
         .expect("the URL can be read")
         .schema(&schema)
@@ -61,7 +61,7 @@ pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgr
         .expect("the test server can be used");
     let tested = AssertUnwindSafe(test(store.clone())).catch_unwind().await;
     store.close().await;
-    drop_schema(&schema).await;
+    return_schema(&schema).await;
     if let Err(panic) = tested {
         std::panic::resume_unwind(panic);
     }

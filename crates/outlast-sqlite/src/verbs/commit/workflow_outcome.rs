@@ -97,8 +97,8 @@ fn keep_claim(
         ];
         tx.prepare(WORKFLOW_KEEP)?.execute(values)
     };
-    if write(commit.answers_cancel, commit.mark)? == 1 {
-        history_events::write_after(tx, claim.id, commit.mark, &commit.events)?;
+    if write(commit.answers_cancel, commit.position)? == 1 {
+        history_events::write_after(tx, claim.id, commit.position, &commit.events)?;
         return Ok(Some(Status::Executing));
     }
     let Some(fenced) = fence(tx, claim)? else {

@@ -46,13 +46,13 @@ on_both_harnesses!(
 );
 
 pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(HarnessBuilder) -> T) {
-    let schema = support::unique_schema();
+    let schema = support::take_schema();
     let clock = ManualClock::default();
     let options = Postgres::options(&support::url()).unwrap().schema(&schema);
     let store = options.clock(clock.clone()).connect().await.unwrap();
     test(Harness::on(store.clone(), clock)).await;
     outlast_core::Store::close(&store).await;
-    support::drop_schema(&schema).await;
+    support::return_schema(&schema).await;
 }
 
 /// Retries with growing delays, then waits a day for an answer.

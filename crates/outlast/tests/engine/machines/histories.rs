@@ -62,13 +62,13 @@ async fn on_sqlite<T: Future<Output = ()>>(test: impl FnOnce(Sqlite, ManualClock
 }
 
 async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgres, ManualClock) -> T) {
-    let schema = support::unique_schema();
+    let schema = support::take_schema();
     let clock = ManualClock::default();
     let options = Postgres::options(&support::url()).unwrap().schema(&schema);
     let store = options.clock(clock.clone()).connect().await.unwrap();
     test(store.clone(), clock).await;
     store.close().await;
-    support::drop_schema(&schema).await;
+    support::return_schema(&schema).await;
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -21,7 +21,9 @@ use outlast_sqlite::Sqlite;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
-pub(crate) use outlast_testbed::shared::{drop_schema, unique_schema, url};
+pub(crate) use outlast_testbed::shared::{
+    drop_schema, return_schema, take_schema, unique_schema, url,
+};
 
 /// The limit of every wait. Nothing that works takes this long.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
@@ -60,11 +62,11 @@ pub(crate) async fn on_sqlite<T: Future<Output = ()>>(test: impl FnOnce(Sqlite) 
 
 /// Runs a test in a schema of its own. The schema is dropped after the test, also after a panic.
 pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgres) -> T) {
-    let schema = unique_schema();
+    let schema = take_schema();
     let store = postgres(&schema).await;
     let tested = AssertUnwindSafe(test(store.clone())).catch_unwind().await;
     store.close().await;
-    drop_schema(&schema).await;
+    return_schema(&schema).await;
     if let Err(panic) = tested {
         std::panic::resume_unwind(panic);
     }

@@ -1,6 +1,6 @@
 //! Direct access to the database of a store, to read and change what is stored.
 
-use super::{drop_schema, postgres, unique_schema, url};
+use super::{postgres, return_schema, take_schema, url};
 use futures_util::FutureExt;
 use outlast_core::Store;
 use outlast_postgres::Postgres;
@@ -57,7 +57,7 @@ pub(crate) async fn on_sqlite_file<T: Future<Output = ()>>(test: impl FnOnce(Sql
 pub(crate) async fn on_postgres_schema<T: Future<Output = ()>>(
     test: impl FnOnce(Postgres, Raw) -> T,
 ) {
-    let schema = unique_schema();
+    let schema = take_schema();
     let store = postgres(&schema).await;
     let (client, connection) = tokio_postgres::connect(&url(), NoTls)
         .await
@@ -73,7 +73,7 @@ pub(crate) async fn on_postgres_schema<T: Future<Output = ()>>(
         .catch_unwind()
         .await;
     store.close().await;
-    drop_schema(&schema).await;
+    return_schema(&schema).await;
     if let Err(panic) = tested {
         std::panic::resume_unwind(panic);
     }

@@ -5,6 +5,7 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{NewInstance, Status};
+use std::time::Duration;
 
 fn keyed(key: &str) -> NewInstance {
     task().partition_key(key)
@@ -42,6 +43,24 @@ pub async fn rows_of_a_partition_key_run_in_the_order_of_the_queue(subject: &Sub
         let claim = subject.claim_the(worker, id).await;
         subject.commit(&claim, done()).await;
     }
+}
+
+/// I8: a claim reads a bounded part of the queue, and may continue where the last one stopped.
+pub async fn a_returned_row_runs_before_a_later_row_of_its_key_in_a_long_queue(subject: &Subject) {
+    let worker = subject.worker().await;
+    let others = || vec![NewInstance::new("foreign", "start", json("{}")); 600];
+    subject.insert_all(others()).await;
+    let first = subject.insert(keyed("a")).await;
+    subject.insert_all(others()).await;
+    let second = subject.insert(keyed("a")).await;
+
+    let claim = subject.claim_until(worker, first).await;
+    // This claim stops between the two rows, or sets the second one aside.
+    assert_eq!(subject.claim_ids(worker, 1).await, []);
+    subject.release(&claim, Duration::ZERO).await;
+    let claim = subject.claim_until(worker, first).await;
+    subject.commit(&claim, done()).await;
+    subject.claim_until(worker, second).await;
 }
 
 /// The outage of defect 8 (docs/protocol.md): a busy key at the head of a queue stopped it.

@@ -52,7 +52,7 @@ pub async fn an_insert_can_claim_its_rows(subject: &Subject) {
         answers_cancel: false,
         links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
-        mark: None,
+        position: None,
     };
     subject.commit_all(vec![commit]).await;
     assert_eq!(subject.status(id).await, Status::Done);

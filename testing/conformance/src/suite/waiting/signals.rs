@@ -98,7 +98,7 @@ async fn wait_again(
         answers_cancel: false,
         links: claim.links(),
         events: Vec::new(),
-        mark: None,
+        position: None,
     };
     match subject.commit_all(vec![commit]).await.answers.remove(0) {
         Answer::Committed { status, .. } => status,
@@ -505,7 +505,7 @@ pub async fn an_outcome_does_not_consume_signals_of_another_instance(subject: &S
         answers_cancel: false,
         links: claim.links(),
         events: Vec::new(),
-        mark: None,
+        position: None,
     };
     let answers = subject.commit_all(vec![commit]).await.answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));

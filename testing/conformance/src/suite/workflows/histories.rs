@@ -33,10 +33,16 @@ pub async fn events_are_numbered_from_one_over_all_commits_of_a_run(subject: &Su
 
 pub async fn a_commit_with_a_wrong_history_position_still_appends_its_events(subject: &Subject) {
     let (_, mut claim) = subject.running(task()).await;
-    let mark = |run, events| Some(HistoryPosition { run, events });
-    for expected in [mark(1, 0), mark(1, 7), mark(2, 2), None, mark(1, 4)] {
+    let position = |run, events| Some(HistoryPosition { run, events });
+    for expected in [
+        position(1, 0),
+        position(1, 7),
+        position(2, 2),
+        None,
+        position(1, 4),
+    ] {
         let commit = Commit {
-            mark: expected,
+            position: expected,
             ..commit_with(&claim, flow_on(), events(1))
         };
         let committed = subject.store.commit(vec![commit].into()).await.unwrap();
@@ -142,9 +148,9 @@ pub async fn a_lost_outcome_writes_no_event(subject: &Subject) {
     }
     // The fence decides, whether the expected history position is right or missing.
     let now = HistoryPosition { run: 1, events: 1 };
-    for mark in [Some(now), None] {
+    for position in [Some(now), None] {
         let commit = Commit {
-            mark,
+            position,
             ..commit_with(&claim, flow_on(), events(2))
         };
         assert_eq!(

@@ -373,10 +373,10 @@ pub async fn a_workflow_outcome_that_answers_a_cancel_is_applied_in_full(subject
 pub async fn a_workflow_that_answers_a_cancel_does_not_get_it_again(subject: &Subject) {
     let (_, mut claim, requested) = cancelled_while_running(subject).await;
     claim.cancel = Some(requested);
-    let mark = HistoryPosition { run: 1, events: 7 };
+    let position = HistoryPosition { run: 1, events: 7 };
     for _ in 0..2 {
         let commit = Commit {
-            mark: Some(mark),
+            position: Some(position),
             ..commit_with(&claim, flow_on(), events(1))
         };
         let answers = subject.commit_all(vec![commit]).await.answers;
