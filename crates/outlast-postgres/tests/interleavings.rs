@@ -534,7 +534,7 @@ async fn a_claim_that_sets_rows_aside_behind_a_leaving_instance_is_caught() {
 #[tokio::test]
 async fn a_claim_that_overtakes_an_older_locked_row_of_its_key_is_caught() {
     let line = Scenario::new(Start::LineIdle, &[&[Deliver(0)], &[Claim]]).briefly();
-    catch("overtakes-its-elder", line, &["I8: "]).await;
+    catch("later-row-overtakes-a-locked-one", line, &["I8: "]).await;
 }
 
 const LOST_WAKE_UP: &str = "waits for signal go, which is in its inbox";

@@ -35,33 +35,33 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("late-end-hits-the-next-round", sql!("join/join"), "and round = ?2", "and ?2 is not null"),
     ("dropped-children-vanish", sql!("commit/fan_out"), "children_dropped = ?7", "children_dropped = iif(?7 is null, '', '[]')"),
     ("retried-child-is-not-counted", sql!("operate/count_again"), "children_pending + 1", "children_pending + 0"),
-    ("reconciler-mends-no-join", sql!("reconcile/mend_join"), "where id = ?1", "where false and id = ?1"),
+    ("reconciler-repairs-no-join", sql!("reconcile/mend_join"), "where id = ?1", "where false and id = ?1"),
 
     // Defect 6, for joins that are decided early
     ("latest-failure-is-the-first", sql!("join/join"), "coalesce(first_failure, ?5)", "coalesce(?5, first_failure)"),
     ("late-end-is-counted", sql!("join/join"), "and status = 'awaiting_children'", "and finished_at is null"),
 
     // Windows
-    ("place-is-not-passed-on", sql!("window/next"), "limit ?3", "limit 0 * ?3"),
+    ("window-does-not-admit-the-next", sql!("window/next"), "limit ?3", "limit 0 * ?3"),
     ("window-is-not-in-order", sql!("window/next"), "order by id", "order by id desc"),
 
     // Cancels
     ("cancel-loses-the-claim", sql!("operate/cancel"), "cancel_answered = 0,", "cancel_answered = 0, revision = revision + 1,"),
-    ("cancel-wakes-nobody", sql!("operate/hasten"), "where id = ?1", "where false and id = ?1"),
-    ("kept-claim-is-not-told", sql!("commit/next_keep"), "(?6 or cancel_requested_at is null or cancel_answered)", "?6 is not null"),
+    ("cancel-does-not-wake", sql!("operate/hasten"), "where id = ?1", "where false and id = ?1"),
+    ("kept-claim-misses-the-cancel", sql!("commit/next_keep"), "(?6 or cancel_requested_at is null or cancel_answered)", "?6 is not null"),
     ("park-does-not-see-the-cancel", sql!("commit/fence"), "cancel_reason, cancel_answered", "cancel_reason, 1"),
     ("cancel-is-answered-for-ever", sql!("operate/retry"), "cancel_requested_at = null,\n    cancel_reason = null,\n    cancel_answered = 0,", ""),
 
     // Cascades
-    ("end-tells-nobody", sql!("cascade/policed"), "where on_parent_close", "where false and on_parent_close"),
+    ("end-skips-close-policies", sql!("cascade/policed"), "where on_parent_close", "where false and on_parent_close"),
     ("cascade-ends-after-a-batch", sql!("cascade/move_on"), "before_id = ?3", "before_id = 0 * ?3"),
     ("parent-is-collected-before-the-cascade", sql!("collect/due"), "where cascades.parent_id = child.id", "where false"),
 
     // Workflows
     ("park-does-not-look-at-children", sql!("join/already_ended"), "where child.id is null or child.finished_at is not null", "where false"),
     ("gone-child-is-waited-for", sql!("join/already_ended"), "where child.id is null or", "where"),
-    ("parts-are-forgotten", sql!("commit/workflow_join"), "joining = ?9", "joining = iif(?9 is null, null, '[]')"),
-    ("part-is-not-counted-down", sql!("join/join_sets"), "joining_left = ?2,", "joining_left = iif(?2 is null, null, joining_left),"),
+    ("join-sets-are-forgotten", sql!("commit/workflow_join"), "joining = ?9", "joining = iif(?9 is null, null, '[]')"),
+    ("join-set-is-not-counted-down", sql!("join/join_sets"), "joining_left = ?2,", "joining_left = iif(?2 is null, null, joining_left),"),
     ("signal-passes-who-waits-for-children", sql!("deliver/target_by_id"),
         "(status = 'awaiting_signal' or status = 'awaiting_children' and joining is not null)", "status = 'awaiting_signal'"),
     ("ends-complete-a-group", sql!("join/sets"), "needs_all_revision is revision", "false"),
@@ -69,7 +69,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("need-outlives-its-park", sql!("deliver/target_by_id"), "needs_all_revision is revision as needs_all",
         "needs_all_revision is not null as needs_all"),
     ("retried-child-of-a-workflow-is-counted", sql!("operate/count_again"), " and joining is null", ""),
-    ("step-is-not-told-of-a-cancel", sql!("commit/workflow_keep"), "(?5 or cancel_requested_at is null or cancel_answered)", "?5 is not null"),
+    ("step-misses-a-cancel", sql!("commit/workflow_keep"), "(?5 or cancel_requested_at is null or cancel_answered)", "?5 is not null"),
     ("flow-without-fence", sql!("commit/workflow_keep"), "and revision = ?2 and status = 'executing'", "and ?2 is not null"),
     ("renewal-goes-on-counting", sql!("commit/continue_as_new"), "events = 0,", "events = events,"),
     ("runs-are-kept-for-ever", sql!("history/forget"), "where instance_id = ?1", "where false and instance_id = ?1"),

@@ -55,7 +55,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
         "where e.round = p.round", ""),
     ("dropped-children-vanish", "commit/report_dropped", "= d.children", "= null"),
     ("retried-child-is-not-counted", "operate/rejoin", "+ r.children", "+ 0"),
-    ("reconciler-mends-no-join", "reconcile/joins", "and p.status = 'awaiting_children'", "and false"),
+    ("reconciler-repairs-no-join", "reconcile/joins", "and p.status = 'awaiting_children'", "and false"),
 
     // Defect 7: locks in the caller's order, and maintenance that waits for locks.
     ("rows-in-the-order-given", "commit/lock", "order by c.id", ""),
@@ -78,7 +78,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("two-of-a-key", "claim/claim",
         "where i.status = 'executing' and i.partition_key = k.partition_key\n                       offset 0)",
         "where false)"),
-    ("overtakes-its-elder", "claim/claim", "and (i.priority, i.eligible_at, i.id) <", "and false and (i.priority, i.eligible_at, i.id) <"),
+    ("later-row-overtakes-a-locked-one", "claim/claim", "and (i.priority, i.eligible_at, i.id) <", "and false and (i.priority, i.eligible_at, i.id) <"),
     ("sets-aside-without-locking", "claim/claim", "for share skip locked) r", ") r"),
     ("hand-over-does-not-wait", "line/let_through", "(select h.id from heads h)",
         "(select n.id from outlast.instances n where n.id = any (array(select h.id from heads h)) for no key update skip locked)"),
@@ -116,7 +116,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("failures-count-once", "join/join", "count(*) filter (where e.is_bad)::integer as failed",
         "least(count(*) filter (where e.is_bad), 1)::integer as failed"),
     ("place-is-not-waited-for", "window/admit", "for no key update) n", "for no key update skip locked) n"),
-    ("place-is-not-passed-on", "window/admit", "limit e.places", "limit 0"),
+    ("window-does-not-admit-the-next", "window/admit", "limit e.places", "limit 0"),
     ("fan-out-ignores-a-cancel", "commit/spawn",
         "and (p.cancel_requested_at is null or p.cancel_answered or g.answers)", ""),
     ("fan-out-ignores-a-cancel", "commit/spawn_alike",
@@ -138,9 +138,9 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
         "and (p.status = 'awaiting_children' or p.joining is not null)", "and p.status = 'awaiting_children'"),
     ("rounds-count-once", "join/join",
         "and e.position between s.first and s.last", "and e.position between s.first and s.last and e.round = p.rounds[1]"),
-    ("end-of-a-round-nobody-awaits", "join/join",
+    ("end-of-an-unawaited-round", "join/join",
         "on s.round = e.round and e.position between s.first and s.last", "on true"),
-    ("parts-are-counted-together", "join/join", "where t.part = c.part", ""),
+    ("join-sets-are-counted-together", "join/join", "where t.part = c.part", ""),
     ("flow-ignores-a-cancel", "commit/park_workflow",
         "not i.cancel_answered and not g.answers as is_cancelled", "false as is_cancelled"),
     // Parks that need all: a signal that stays awaited; one event that wakes for all; a look at

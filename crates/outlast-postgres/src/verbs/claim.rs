@@ -166,7 +166,7 @@ async fn look(
     let found_nothing = look.looked_at == 0;
     #[cfg(outlast_mutants)]
     let found_nothing =
-        found_nothing || outlast_core::mutant::is("claim-beside-a-renewal-is-untold");
+        found_nothing || outlast_core::mutant::is("claim-beside-a-renewal-is-not-returned");
     if !was_alive && found_nothing {
         return Err(Failure::Verb(Error::LeaseExpired {
             operation: "claim",

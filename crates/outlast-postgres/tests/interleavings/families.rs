@@ -307,7 +307,7 @@ async fn a_window_that_skips_a_locked_child_is_caught() {
 async fn a_window_that_does_not_admit_the_next_child_is_caught() {
     let start = Start::Windowed(Until::All);
     let ends = beside_each_other(start, &[commit(1, Done)], &[Claim]);
-    catch("place-is-not-passed-on", ends, &[NO_SLOT]).await;
+    catch("window-does-not-admit-the-next", ends, &[NO_SLOT]).await;
 }
 
 #[tokio::test]

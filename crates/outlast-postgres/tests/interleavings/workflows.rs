@@ -298,7 +298,7 @@ async fn a_join_that_counts_an_end_of_an_unawaited_round_is_caught() {
     let park = [commit(0, ParkForFirst), commit(2, Done)];
     let end = beside_each_other(Start::Flowing, &park, &[Claim]);
     let woken = ["I6: workflow 1 was woken by all ends, and of each part a child lives"];
-    catch("end-of-a-round-nobody-awaits", end, &woken).await;
+    catch("end-of-an-unawaited-round", end, &woken).await;
 }
 
 #[tokio::test]
@@ -306,7 +306,7 @@ async fn a_join_that_counts_its_join_sets_together_is_caught() {
     let park = [commit(0, ParkForSets), commit(1, Done)];
     let end = beside_each_other(Start::Flowing, &park, &[Claim]);
     let woken = ["I6: workflow 1 was woken by all ends, and of each part a child lives"];
-    catch("parts-are-counted-together", end, &woken).await;
+    catch("join-sets-are-counted-together", end, &woken).await;
 }
 
 #[tokio::test]

@@ -379,7 +379,7 @@ impl<'a> Value<'a> {
         };
         #[cfg(outlast_mutants)]
         if self.kind == Kind::Event
-            && outlast_core::mutant::is("events-are-not-bound-to-their-place")
+            && outlast_core::mutant::is("events-are-not-bound-to-their-position")
         {
             return Ok(Place {
                 kind: self.kind,

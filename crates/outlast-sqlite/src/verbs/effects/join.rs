@@ -217,7 +217,7 @@ fn count_sets(
 /// Whether a join set contains the child.
 fn counts(set: &JoinProgress, child: &ChildEnd) -> bool {
     #[cfg(outlast_mutants)]
-    if outlast_core::mutant::is("parts-are-counted-together") {
+    if outlast_core::mutant::is("join-sets-are-counted-together") {
         return true;
     }
     set.has(child.round, child.position)

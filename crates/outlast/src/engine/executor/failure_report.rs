@@ -99,7 +99,7 @@ impl Failures {
 /// Returns the failure that an outcome itself reports: a job or a machine decided about it.
 fn reported(outcome: &Outcome) -> Option<AttemptFailure> {
     #[cfg(outlast_mutants)]
-    if outlast_core::mutant::is("failures-of-jobs-are-not-told") {
+    if outlast_core::mutant::is("failures-of-jobs-are-not-logged") {
         return None;
     }
     match outcome {

@@ -41,11 +41,11 @@ pub(crate) fn is_quarantined(claim: &Claim) -> bool {
 
 fn quarantine_after() -> i32 {
     #[cfg(outlast_mutants)]
-    if outlast_core::mutant::is("suspects-run-together") {
+    if outlast_core::mutant::is("quarantine-runs-together") {
         return i32::MAX;
     }
     #[cfg(outlast_mutants)]
-    if outlast_core::mutant::is("suspects-run-one-at-a-time") {
+    if outlast_core::mutant::is("quarantine-runs-one-at-a-time") {
         return 2;
     }
     QUARANTINE_AFTER
@@ -120,7 +120,7 @@ impl Quarantine {
     /// Returns how many run together: half of the slots, and half as many after each crash.
     fn limit(&self, crashes: i32) -> usize {
         #[cfg(outlast_mutants)]
-        if outlast_core::mutant::is("suspects-run-one-at-a-time") {
+        if outlast_core::mutant::is("quarantine-runs-one-at-a-time") {
             return 1;
         }
         let halvings = u32::try_from(crashes - QUARANTINE_AFTER + 1).unwrap_or(0);

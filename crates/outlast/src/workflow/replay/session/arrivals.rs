@@ -24,7 +24,7 @@ impl Session {
         let places = self.flow.lock().places();
         arrivals.sort_by_key(|arrival| (arrival.at, places.get(&arrival.call).copied()));
         #[cfg(outlast_mutants)]
-        if outlast_core::mutant::is("arrivals-are-told-by-their-place") {
+        if outlast_core::mutant::is("arrivals-are-applied-by-position") {
             arrivals.sort_by_key(|arrival| places.get(&arrival.call).copied());
         }
         for arrival in arrivals {
