@@ -377,7 +377,11 @@ impl Session {
     }
 }
 
-/// Sends every message before it awaits the first answer: one round trip.
+/// The most messages of one round trip: up to 30 futures, `join_all` polls in order.
+const PIPELINE_MAX: usize = 30;
+
+/// Sends every message before it awaits the first answer: one round trip, or several for a long
+/// list.
 ///
 /// Answers come in order. The first error counts, since it makes all later statements of the
 /// transaction fail.
@@ -385,11 +389,19 @@ async fn pipeline(
     client: &Pooled,
     messages: Vec<PipelineMessage<'_, '_>>,
 ) -> Result<Answers, Failure> {
-    // `join_all` polls up to 30 futures in order, so the messages are sent in this order. It is
-    // the order of the locks.
-    debug_assert!(messages.len() <= 30);
-    let answers = join_all(messages.into_iter().map(|message| send(client, message))).await;
-    Ok(answers.into_iter().collect::<Result<_, _>>()?)
+    let mut answers = Vec::with_capacity(messages.len());
+    let mut messages = messages.into_iter();
+    loop {
+        // `join_all` sends these messages in their order. It is the order of the locks.
+        let together = messages.by_ref().take(PIPELINE_MAX);
+        let answered = join_all(together.map(|message| send(client, message))).await;
+        if answered.is_empty() {
+            return Ok(answers);
+        }
+        for answer in answered {
+            answers.push(answer?);
+        }
+    }
 }
 
 /// Sends messages one by one when the conductor allows it, for tests of interleavings.

@@ -582,6 +582,7 @@ macro_rules! every_rule {
                     a_signal_sent_again_after_the_end_is_a_duplicate,
                     a_dedup_key_counts_for_all_holders_of_the_correlation_key,
                     a_dedup_key_counts_for_all_holders_within_a_batch_too,
+                    a_batch_that_alternates_between_an_id_and_its_key_is_delivered_in_order,
                     a_dedup_key_counts_for_a_bounded_number_of_latest_holders,
                     a_missing_instance_is_no_target,
                     an_ended_instance_is_no_target,

@@ -21,8 +21,7 @@ use tokio_postgres::Row;
 
 /// How many calls are sent together.
 ///
-/// With `begin` and `commit` they must stay within the 30 messages that a pipeline keeps in order
-/// (session.rs).
+/// With `begin` and `commit` they fit into the 30 messages of one round trip (session.rs).
 const TOGETHER_MAX: usize = 25;
 
 /// How often a key is looked up again after its holder released it in between.

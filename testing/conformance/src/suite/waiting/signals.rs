@@ -346,6 +346,27 @@ pub async fn a_dedup_key_counts_for_all_holders_within_a_batch_too(subject: &Sub
     assert_eq!(answers[2], Delivery::Duplicate { instance: former });
 }
 
+/// I7: PostgreSQL delivers such a batch with a statement for each pair.
+pub async fn a_batch_that_alternates_between_an_id_and_its_key_is_delivered_in_order(
+    subject: &Subject,
+) {
+    let (_, claim) = subject.running(task().correlation_key("order:1")).await;
+    let pair = |n: usize| {
+        let dedup_key = n.to_string();
+        let by_id = signal(claim.id, "a").dedup_key(&dedup_key);
+        [by_id, signal_to_key("order:1", "a").dedup_key(dedup_key)]
+    };
+    let batch = (0..40).flat_map(pair).collect();
+    let answers = subject.store.deliver(batch, None).await.unwrap().answers;
+    assert_eq!(answers.len(), 80);
+    let duplicate = Delivery::Duplicate { instance: claim.id };
+    for pair in answers.chunks(2) {
+        assert!(matches!(pair[0], Delivery::Delivered { .. }), "{pair:?}");
+        assert_eq!(pair[1], duplicate);
+    }
+    assert_eq!(subject.inbox(claim.id).await.len(), 40);
+}
+
 /// The search is bounded, so that a key with many past holders costs no more.
 pub async fn a_dedup_key_counts_for_a_bounded_number_of_latest_holders(subject: &Subject) {
     let paid = signal_to_key("order:1", "paid").dedup_key("evt-7");
