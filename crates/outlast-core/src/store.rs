@@ -215,8 +215,8 @@ pub trait Store: Send + Sync + 'static {
     /// `revision + 1`; `awaits` is kept. An instance fails with [`gave_up`](crate::gave_up) after
     /// more than `crashes_max` counted crashes in a row ([`Crash`](crate::Crash)), with the
     /// effects of [`Outcome::Fail`](crate::Outcome::Fail). A crash counts when its worker held no
-    /// other claim, or no other quarantined one. Claims are returned in the order of their ids. A worker
-    /// without claims is removed.
+    /// other claim, or no other quarantined one. Claims are returned in the order of their ids. A
+    /// worker without claims is removed.
     ///
     /// *Atomic*. *Locks*: the worker's row, own rows, parents, next in line; skips locked rows.
     /// *Bound*: `max` claims. *Idempotent*.

@@ -27,7 +27,7 @@ async fn crew(site: &Site, engine: &Running, joins: &str) -> String {
 }
 
 /// Starts a clan, and returns its id once each crew has two children that wait for a signal and
-/// one that is held.
+/// one held child.
 async fn clan(site: &Site, engine: &Running) -> String {
     let id = site.run(["insert", "clerk", "clan"]).succeeds().line();
     engine.until(&id, |it| it.round == 1).await;

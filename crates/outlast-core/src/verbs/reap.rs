@@ -20,8 +20,8 @@ impl ReapRequest {
     }
 }
 
-/// The crashes in a row that put an instance into quarantine. Workers bound how many
-/// quarantined instances run at a time.
+/// The crashes in a row that put an instance into quarantine. Workers bound how
+/// many quarantined instances run at a time.
 ///
 /// Two lost hosts in a row are ordinary. Healthy steps that ran there must run again at full
 /// speed.
@@ -29,7 +29,8 @@ pub const QUARANTINE_AFTER: i32 = 3;
 
 /// Crashes in a row, counted or not, that an instance survives for each one of `crashes_max`.
 ///
-/// It bounds a step whose crashes never count because other quarantined instances always run beside it.
+/// It bounds a step whose crashes never count because other quarantined instances always run
+/// beside it.
 const CRASHES_PER_COUNTED: i32 = 20;
 
 /// The claims that one dead worker held.
@@ -81,8 +82,8 @@ impl Crash {
     ///
     /// The instance had `crashes` in a row before; `counted` of them counted.
     ///
-    /// A crash counts when the instance was the only claim of its worker, or the only quarantined one
-    /// among them. So a busy worker that is killed again and again fails none of its healthy
+    /// A crash counts when the instance was the only claim of its worker, or the only quarantined
+    /// one among them. So a busy worker that is killed again and again fails none of its healthy
     /// instances. `counted` is stale after an outcome, which resets only `crashes`.
     pub fn of(scene: &CrashScene, crashes: i32, counted: i32, crashes_max: i32) -> Crash {
         let before = if crashes > 0 { counted } else { 0 };

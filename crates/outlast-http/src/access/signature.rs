@@ -218,7 +218,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
     use super::*;
 
-    /// The example of the Standard Webhooks specification. An independent sender made its signature.
+    /// The example of the Standard Webhooks specification. An independent sender made its
+    /// signature.
     #[test]
     fn signing_the_example_of_the_standard_gives_its_signature() {
         let secret = WebhookSecret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();

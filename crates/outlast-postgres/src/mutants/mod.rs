@@ -1,8 +1,8 @@
 //! Known defects that can be put back. Only in builds for `scripts/mutants.sh`
 //! (docs/decisions/0022).
 //!
-//! Most are changes to the text of a statement. Those that need code are beside the code that they
-//! break, under `cfg(outlast_mutants)`. No released build contains any of them.
+//! Most are changes to the text of a statement. The others are beside the code that they break,
+//! under `cfg(outlast_mutants)`. No released build contains any of them.
 
 mod edits;
 

@@ -145,7 +145,7 @@ impl DeliveredRow {
             ("duplicate", Some(instance), _) => Ok(Delivery::Duplicate { instance }),
             ("inbox_full", Some(instance), _) => Ok(Delivery::InboxFull { instance }),
             ("no_target", _, _) => Ok(Delivery::NoTarget),
-            // Another version of the function, or one that was changed by hand.
+            // The function has another version, or was changed by hand.
             (word, _, _) => Err(unreadable("signal", format!("the word {word:?}").into())),
         }
     }

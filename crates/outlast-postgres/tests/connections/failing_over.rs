@@ -1,4 +1,4 @@
-//! With a URL of several hosts, a store connects to the one that takes writes and follows a
+//! With a URL of several hosts, a store connects to the host that takes writes and follows a
 //! failover.
 
 use crate::support::work::{self, done, get, running, task};

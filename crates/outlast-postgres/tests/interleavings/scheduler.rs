@@ -216,7 +216,7 @@ enum Place {
 /// The server's answers since a session last moved.
 #[derive(Default)]
 struct Watch {
-    /// Sessions that wait, directly or through others, for one that stands.
+    /// Sessions that wait, directly or through others, for a session that stands.
     ///
     /// The server is asked in rounds. An answer counts only for sessions that were known to stand
     /// before it.

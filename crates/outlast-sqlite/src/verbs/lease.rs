@@ -35,7 +35,7 @@ pub(crate) fn register(tx: &Tx<'_>, worker: &NewWorker) -> Result<WorkerId, Faul
     Ok(WorkerId(tx.connection.last_insert_rowid()))
 }
 
-/// Renews a lease, also one that has expired but was not reaped.
+/// Renews a lease, also an expired lease whose worker was not reaped.
 ///
 /// The fence protects claims that were reaped meanwhile. [`Heartbeat::Gone`] means that the worker
 /// must register again.

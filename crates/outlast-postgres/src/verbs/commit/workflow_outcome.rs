@@ -192,8 +192,8 @@ fn ranges<'a>(rows: &[&'a Commit], of: impl Fn([i32; 4]) -> i32) -> Parameter<'s
 
 /// Returns the awaited children, each with the number of its join set, counted from 1.
 ///
-/// They are children of earlier commits. Those that this commit starts have no id yet, so a set
-/// names them by round and position.
+/// They are children of earlier commits. Children that this commit starts have no id yet, so a
+/// set names them by round and position.
 fn awaited(joins: &JoinSets) -> impl Iterator<Item = (i32, InstanceId)> {
     let sets = (1..).zip(&joins.sets);
     sets.flat_map(|(number, set)| set.children.iter().map(move |child| (number, *child)))

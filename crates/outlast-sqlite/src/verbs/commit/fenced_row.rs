@@ -77,7 +77,7 @@ impl FencedRow {
         Ok(Some(status))
     }
 
-    /// Turns the row into one that has just finished, for its effects.
+    /// Turns the row into a finished row, for its effects.
     pub(super) fn ended(self, id: InstanceId, status: Status) -> Ended {
         Ended {
             id,

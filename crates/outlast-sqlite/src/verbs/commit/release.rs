@@ -1,7 +1,7 @@
 //! The release verb: returns claims without an outcome, for example at shutdown.
 //!
-//! Engines also release claims that wait too long for a slot (docs/decisions/0015), and those that
-//! they cannot run. A release must not count as an attempt or a crash.
+//! Engines also release claims that wait too long for a slot (docs/decisions/0015), and claims
+//! that they cannot run. A release must not count as an attempt or a crash.
 
 use super::fenced_row::fence;
 use crate::error::Fault;
