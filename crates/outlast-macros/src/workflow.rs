@@ -1,0 +1,447 @@
+//! `#[workflow]`: turns an `async fn` into a workflow.
+
+use crate::determinism;
+use crate::errors::Errors;
+use crate::function::{Function, Kind};
+use crate::parameters::Parameters;
+use crate::settings::Settings;
+use crate::spelling::written;
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{GenericArgument, PathArguments, PathSegment, ReturnType, Type};
+
+/// Expands `#[workflow]`.
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let function = match Function::read(Kind::Workflow, item) {
+        Ok(function) => function,
+        Err(expanded) => return expanded,
+    };
+    let mut errors = Errors::default();
+    let settings = Settings::read(Kind::Workflow, arguments, &mut errors);
+    let parameters = function
+        .check(Kind::Workflow, &mut errors)
+        .filter(|_| returns_flow_error(&function, &settings, &mut errors));
+    if let Some(parameters) = &parameters {
+        determinism::check(&function.body, &parameters.flow_name(), &mut errors);
+    }
+
+    let unit_type = function.unit_type();
+    let implementation = parameters.map(|it| implementation(&function, &settings, &it));
+    let errors = errors.into_compile_errors();
+    quote!(#unit_type #implementation #errors)
+}
+
+fn implementation(
+    function: &Function,
+    settings: &Settings,
+    parameters: &Parameters,
+) -> TokenStream {
+    let (ident, cfgs) = (function.ident(), function.cfgs());
+    let doc = " Describes an instance that starts with this input.";
+    let start = function.start(parameters, doc, quote!(::outlast::Workflow));
+    let constants = settings.constants(function.name());
+    let step_timeout = settings.step_timeout.iter();
+    let input = parameters.argument_type();
+    let returned = function.returns();
+    // An error about the return type points at it.
+    let output = quote_spanned! {returned.span()=>
+        <#returned as ::outlast::__private::Returned>::Output
+    };
+    let result = quote_spanned!(returned.span()=> ::outlast::FlowResult<Self::Output>);
+    let needs = parameters.needs();
+    let inner = function.inner();
+    let data = parameters.data().enumerate().map(|(position, ty)| {
+        let name = format_ident!("__data_{position}");
+        quote!(let #name = __flow.data::<#ty>()?;)
+    });
+    let mut names = (0..).map(|position| format_ident!("__data_{position}"));
+    let values = parameters.values(&quote!(__input), &quote!(__flow), |_| {
+        let name = names.next();
+        quote!(#name)
+    });
+    let (typed, fails) = typed_error(function, settings);
+    quote! {
+        #start
+
+        #cfgs
+        impl ::outlast::Durable for #ident {
+            #constants
+            type Input = #input;
+            type Output = #output;
+        }
+
+        #cfgs
+        impl ::outlast::Workflow for #ident {
+            #(const STEP_TIMEOUT: ::core::time::Duration = #step_timeout;)*
+
+            #needs
+
+            async fn run(
+                &self,
+                __flow: ::outlast::Flow,
+                __input: #input,
+            ) -> #result {
+                #inner
+                #(#data)*
+                #ident(#values).await #typed
+            }
+        }
+
+        #fails
+    }
+}
+
+/// Returns, when the workflow has an error of its own, the call that stores it with its type and
+/// the implementation that names the type.
+fn typed_error(
+    function: &Function,
+    settings: &Settings,
+) -> (Option<TokenStream>, Option<TokenStream>) {
+    let Some(error) = &settings.error else {
+        return (None, None);
+    };
+    let (ident, cfgs) = (function.ident(), function.cfgs());
+    let typed = quote!(.map_err(::outlast::FlowError::typed::<#ident>));
+    let fails = quote! {
+        #cfgs
+        impl ::outlast::Fails for #ident {
+            type Error = #error;
+        }
+    };
+    (Some(typed), Some(fails))
+}
+
+/// Returns whether the error of the return type can be a `FlowError`, or reports it.
+///
+/// The compiler would report it too, but at the attribute, and without what to write.
+fn returns_flow_error(function: &Function, settings: &Settings, errors: &mut Errors) -> bool {
+    let ReturnType::Type(_, returned) = &function.sig.output else {
+        return true;
+    };
+    let Type::Path(path) = &**returned else {
+        return true;
+    };
+    let Some(last) = path
+        .path
+        .segments
+        .last()
+        .filter(|last| last.ident == "Result")
+    else {
+        return true;
+    };
+    let has_module = path.path.segments.len() > 1;
+    let (output, error) = match arguments(last).as_slice() {
+        [output, error] if !is_flow_error(error) => (written(output), written(error)),
+        // Such as `std::io::Result<T>`. Without a module it may be an alias with the right error.
+        [output] if has_module => (written(output), "..".to_owned()),
+        _ => return true,
+    };
+    let mut message = format!("write `-> FlowResult<{output}>`, where `?` takes any error");
+    if settings.error.is_none() {
+        message += &format!("; `#[workflow(error = {error})]` stores one with its type");
+    }
+    errors.at(returned, message);
+    false
+}
+
+/// Returns the types in the angle brackets.
+fn arguments(segment: &PathSegment) -> Vec<&Type> {
+    let PathArguments::AngleBracketed(arguments) = &segment.arguments else {
+        return Vec::new();
+    };
+    let types = arguments.args.iter().filter_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    });
+    types.collect()
+}
+
+fn is_flow_error(ty: &Type) -> bool {
+    let Type::Path(path) = ty else {
+        return false;
+    };
+    path.path
+        .segments
+        .last()
+        .is_some_and(|last| last.ident == "FlowError")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+    use crate::testing::{assert_expands, code, errors};
+    use proc_macro2::TokenStream;
+    use quote::quote;
+
+    fn workflow(item: TokenStream) -> TokenStream {
+        expand(TokenStream::new(), item)
+    }
+
+    #[test]
+    fn a_function_becomes_a_unit_type_that_is_a_workflow() {
+        assert_expands(
+            workflow(quote! {
+                /// Fulfils an order.
+                pub(crate) async fn fulfil(
+                    flow: Flow,
+                    order: NewOrder,
+                    warehouse: Data<Warehouse>,
+                    bank: Data<Bank>,
+                ) -> FlowResult<Receipt> {
+                    flow.step("reserve", async || warehouse.reserve(&order).await).await
+                }
+            }),
+            quote! {
+                /// Fulfils an order.
+                #[allow(non_camel_case_types)]
+                #[derive(Clone, Copy, Debug)]
+                pub(crate) struct fulfil;
+
+                impl fulfil {
+                    /// Describes an instance that starts with this input.
+                    #[allow(dead_code)]
+                    pub(crate) fn with(order: NewOrder) -> ::outlast::New<fulfil> {
+                        <fulfil as ::outlast::Workflow>::with(order)
+                    }
+
+                    /// Addresses the instance that holds this key.
+                    #[allow(dead_code)]
+                    pub(crate) fn key(
+                        key: impl ::core::convert::Into<::std::string::String>,
+                    ) -> ::outlast::Key<fulfil> {
+                        <fulfil as ::outlast::Workflow>::key(key)
+                    }
+                }
+
+                impl ::outlast::Durable for fulfil {
+                    const NAME: &'static str = "fulfil";
+                    type Input = NewOrder;
+                    type Output = <FlowResult<Receipt> as ::outlast::__private::Returned>::Output;
+                }
+
+                impl ::outlast::Workflow for fulfil {
+                    fn needs(__needs: &mut ::outlast::machine::Needs) {
+                        __needs.data::<Warehouse>();
+                        __needs.data::<Bank>();
+                    }
+
+                    async fn run(
+                        &self,
+                        __flow: ::outlast::Flow,
+                        __input: NewOrder,
+                    ) -> ::outlast::FlowResult<Self::Output> {
+                        async fn fulfil(
+                            flow: Flow,
+                            order: NewOrder,
+                            warehouse: Data<Warehouse>,
+                            bank: Data<Bank>,
+                        ) -> FlowResult<Receipt> {
+                            flow.step("reserve", async || warehouse.reserve(&order).await).await
+                        }
+                        let __data_0 = __flow.data::<Warehouse>()?;
+                        let __data_1 = __flow.data::<Bank>()?;
+                        fulfil(__flow, __input, __data_0, __data_1).await
+                    }
+                }
+            },
+        );
+    }
+
+    #[test]
+    fn an_error_of_its_own_is_stored_with_its_type() {
+        assert_expands(
+            expand(
+                quote!(
+                    name = "refund/all",
+                    version = 3,
+                    queue = "slow",
+                    step_timeout = MINUTE,
+                    error = RefundError
+                ),
+                quote! {
+                    async fn refund(flow: Flow) -> FlowResult<()> {
+                        Err(RefundError::Late)?
+                    }
+                },
+            ),
+            quote! {
+                #[allow(non_camel_case_types)]
+                #[derive(Clone, Copy, Debug)]
+                struct refund;
+
+                impl refund {
+                    /// Describes an instance that starts with this input.
+                    #[allow(dead_code)]
+                    fn with() -> ::outlast::New<refund> {
+                        <refund as ::outlast::Workflow>::with(())
+                    }
+
+                    /// Addresses the instance that holds this key.
+                    #[allow(dead_code)]
+                    fn key(
+                        key: impl ::core::convert::Into<::std::string::String>,
+                    ) -> ::outlast::Key<refund> {
+                        <refund as ::outlast::Workflow>::key(key)
+                    }
+                }
+
+                impl ::outlast::Durable for refund {
+                    const NAME: &'static str = "refund/all";
+                    const VERSION: i32 = 3;
+                    const QUEUE: &'static str = "slow";
+                    type Input = ();
+                    type Output = <FlowResult<()> as ::outlast::__private::Returned>::Output;
+                }
+
+                impl ::outlast::Workflow for refund {
+                    const STEP_TIMEOUT: ::core::time::Duration = MINUTE;
+
+                    async fn run(
+                        &self,
+                        __flow: ::outlast::Flow,
+                        __input: (),
+                    ) -> ::outlast::FlowResult<Self::Output> {
+                        async fn refund(flow: Flow) -> FlowResult<()> {
+                            Err(RefundError::Late)?
+                        }
+                        refund(__flow).await.map_err(::outlast::FlowError::typed::<refund>)
+                    }
+                }
+
+                impl ::outlast::Fails for refund {
+                    type Error = RefundError;
+                }
+            },
+        );
+    }
+
+    #[test]
+    fn code_that_replays_differently_is_reported_with_the_name_of_the_flow() {
+        let expanded = workflow(quote! {
+            async fn remind(ctx: Flow) -> FlowResult<()> {
+                tokio::time::sleep(DAY).await;
+                Ok(())
+            }
+        });
+        let implementation = "impl :: outlast :: Workflow for remind";
+        assert!(expanded.to_string().contains(implementation), "{expanded}");
+        assert_eq!(
+            errors(expanded),
+            ["use `ctx.sleep(..)`: a timer of tokio is forgotten at a restart"]
+        );
+    }
+
+    #[test]
+    fn a_body_that_cannot_be_parsed_is_left_to_the_compiler() {
+        let expanded = workflow(quote!(async fn a(flow: Flow) -> FlowResult<()> { let = ; }));
+        assert!(expanded.to_string().contains("{ let = ; }"), "{expanded}");
+        assert!(
+            !expanded.to_string().contains("compile_error"),
+            "{expanded}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_a_function_is_left_as_it_is_and_reported() {
+        let expanded = workflow(quote!(
+            struct Fulfil {
+                bank: Bank,
+            }
+        ));
+        assert_eq!(
+            errors(expanded),
+            [
+                "`#[workflow]` goes on an `async fn`; a type with fields implements \
+              `outlast::Durable` and `outlast::Workflow`"
+            ]
+        );
+    }
+
+    #[test]
+    fn mistakes_are_answered_with_the_line_to_write() {
+        let context =
+            "a workflow has a `Flow`: write `flow: Flow`; `&Context` is for jobs and machines";
+        let no_result = "a workflow returns a `FlowResult`: write `-> FlowResult<()>`";
+        let cases = [
+            (
+                "fn a(flow: Flow) -> R {}",
+                "a workflow is asynchronous: write `async fn`",
+            ),
+            (
+                "async fn a() -> R {}",
+                "a workflow takes a flow: write `flow: Flow`",
+            ),
+            (
+                "async fn a(b: u8) -> R {}",
+                "a workflow takes a flow: write `flow: Flow`",
+            ),
+            (
+                "async fn a(f: &Flow) -> R {}",
+                "write `f: Flow`, without `&`",
+            ),
+            (
+                "async fn a(f: &mut Flow) -> R {}",
+                "write `f: Flow`, without `&`",
+            ),
+            (
+                "async fn a(flow: Flow, again: Flow) -> R {}",
+                "a workflow has one `Flow`: remove this one",
+            ),
+            ("async fn a(flow: Flow, cx: &Context) -> R {}", context),
+            ("async fn a(flow: Flow, cx: Context) -> R {}", context),
+            (
+                "async fn a(flow: Flow, b: u8, c: u8) -> R {}",
+                "a workflow takes one input: put them into a struct",
+            ),
+            (
+                "async fn a(flow: Flow, b: &str) -> R {}",
+                "the input of a workflow is stored, so it must be owned: write `String`",
+            ),
+            (
+                "async fn a(flow: Flow, b: &Data<Bank>) -> R {}",
+                "write `Data<Bank>`, without `&`",
+            ),
+            ("async fn a(flow: Flow) {}", no_result),
+            ("async fn a(flow: Flow) -> () {}", no_result),
+            (
+                "async fn a(flow: Flow) -> Result<u8, BankError> {}",
+                "write `-> FlowResult<u8>`, where `?` takes any error; \
+                 `#[workflow(error = BankError)]` stores one with its type",
+            ),
+            (
+                "async fn a(flow: Flow) -> std::io::Result<()> {}",
+                "write `-> FlowResult<()>`, where `?` takes any error; \
+                 `#[workflow(error = ..)]` stores one with its type",
+            ),
+        ];
+        for (item, message) in cases {
+            let expanded = workflow(code(item));
+            assert_eq!(errors(expanded.clone()), [message], "{item}");
+            assert!(expanded.to_string().contains("struct a ;"), "{expanded}");
+        }
+    }
+
+    #[test]
+    fn a_workflow_with_an_error_of_its_own_returns_the_error_of_a_flow_too() {
+        let item = code("async fn a(flow: Flow) -> Result<u8, BankError> {}");
+        assert_eq!(
+            errors(expand(quote!(error = BankError), item)),
+            ["write `-> FlowResult<u8>`, where `?` takes any error"]
+        );
+        let item = code("async fn a(flow: Flow) -> FlowResult<u8> {}");
+        assert!(errors(expand(quote!(error = BankError), item)).is_empty());
+    }
+
+    #[test]
+    fn a_result_with_the_error_of_a_flow_is_fine() {
+        for returned in [
+            "Result<u8, outlast::FlowError>",
+            "Result<u8>",
+            "outlast::FlowResult<u8>",
+        ] {
+            let item = code(&format!("async fn a(flow: Flow) -> {returned} {{}}"));
+            assert!(errors(workflow(item)).is_empty(), "{returned}");
+        }
+    }
+}
