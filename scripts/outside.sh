@@ -21,13 +21,14 @@ main() {
 refuse_aborting_panics() {
     write_manifest
     cat >"$folder/src/main.rs" <<'RUST'
+use outlast::Roles;
 use outlast::prelude::*;
 
 #[tokio::main]
-async fn main() {
-    let store = Sqlite::in_memory().unwrap();
-    let error = Engine::builder(store).roles(Roles::WEB).start().await.unwrap_err();
+async fn main() -> outlast::Result<()> {
+    let error = Engine::sqlite_in_memory()?.roles(Roles::WEB).start().await.unwrap_err();
     println!("{error}");
+    Ok(())
 }
 RUST
     local refusal

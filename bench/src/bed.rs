@@ -3,7 +3,9 @@
 use crate::eye::Eye;
 use crate::site::{checkpoint, connect};
 use anyhow::Result;
-use outlast::{Client, Engine, EngineBuilder, Postgres, Sqlite, Store};
+use outlast::engine::EngineBuilder;
+use outlast::store::Store;
+use outlast::{Client, Engine, Postgres, Sqlite};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_postgres::Config;
@@ -21,11 +23,14 @@ pub(crate) enum Bed {
 }
 
 impl Bed {
+    /// Returns a builder whose engine serves only the queues that a workload names: every queue
+    /// has a picker, which is part of what is measured.
     pub(crate) fn builder(&self) -> EngineBuilder {
-        match self {
+        let builder = match self {
             Bed::Postgres { store, .. } => Engine::builder(store.clone()),
             Bed::Sqlite { store, .. } => Engine::builder(store.clone()),
-        }
+        };
+        builder.only_named_queues()
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -2,16 +2,19 @@
 
 use crate::machines::{CHAIN_STEPS, Counter, Go};
 use outlast::prelude::*;
+use outlast::{Durable, Job, JobError, Workflow};
 use std::sync::atomic::Ordering;
 
 /// A workflow with as many steps as a chain.
 pub(crate) struct Steps(pub(crate) Counter);
 
-impl Workflow for Steps {
+impl Durable for Steps {
     const NAME: &'static str = "steps";
     type Input = u64;
     type Output = u64;
+}
 
+impl Workflow for Steps {
     async fn run(&self, flow: Flow, number: u64) -> FlowResult<u64> {
         let mut sum = number;
         for _ in 0..CHAIN_STEPS {
@@ -44,18 +47,11 @@ impl Job for Unit {
 }
 
 /// Waits for all of its activities, and returns their number.
-pub(crate) struct Together(pub(crate) Counter);
-
-impl Workflow for Together {
-    const NAME: &'static str = "together";
-    type Input = u64;
-    type Output = usize;
-
-    async fn run(&self, flow: Flow, activities: u64) -> FlowResult<usize> {
-        let unit = |number| flow.activity(Unit(self.0.clone()), number);
-        let results = flow.all((0..activities).map(unit).collect::<Vec<_>>());
-        Ok(results.await?.len())
-    }
+#[workflow]
+pub(crate) async fn together(flow: Flow, activities: u64) -> FlowResult<usize> {
+    let unit = |number| flow.run(Unit::with(number));
+    let results = flow.all((0..activities).map(unit).collect::<Vec<_>>());
+    Ok(results.await?.len())
 }
 
 /// Has this many events, waits for a signal, and completes.
@@ -64,11 +60,13 @@ pub(crate) struct Long(pub(crate) Counter);
 /// The events of a waiting run besides its steps: its start, and its wait.
 const BESIDE_STEPS: usize = 2;
 
-impl Workflow for Long {
+impl Durable for Long {
     const NAME: &'static str = "long";
     type Input = usize;
     type Output = usize;
+}
 
+impl Workflow for Long {
     async fn run(&self, flow: Flow, events: usize) -> FlowResult<usize> {
         for number in BESIDE_STEPS..events {
             step(&flow, &self.0, number as u64).await?;

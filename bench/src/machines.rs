@@ -1,6 +1,7 @@
 //! The measured machines. Their steps do nothing.
 
 use outlast::prelude::*;
+use outlast::{History, Outcome};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -11,8 +12,7 @@ pub(crate) type Counter = Arc<AtomicU64>;
 /// One step.
 pub(crate) struct Single(pub(crate) Counter);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum One {
     Work { number: u64 },
 }
@@ -25,7 +25,7 @@ impl Machine for Single {
     async fn step(&self, state: One, _cx: &Context) -> StepResult<Self> {
         let One::Work { number } = state;
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(Outcome::done(number))
+        done(number)
     }
 }
 
@@ -35,8 +35,7 @@ pub(crate) const CHAIN_STEPS: u64 = 10;
 /// A sequence of steps.
 pub(crate) struct Chain(pub(crate) Counter);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Link {
     Link { number: u64, left: u64 },
 }
@@ -49,13 +48,13 @@ impl Machine for Chain {
     async fn step(&self, state: Link, _cx: &Context) -> StepResult<Self> {
         let Link::Link { number, left } = state;
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(match left {
-            0 | 1 => Outcome::done(number),
-            _ => Outcome::next(Link::Link {
+        match left {
+            0 | 1 => done(number),
+            _ => next(Link::Link {
                 number,
                 left: left - 1,
             }),
-        })
+        }
     }
 }
 
@@ -75,21 +74,20 @@ impl<const HOW: u8> Machine for Recorded<HOW> {
     async fn step(&self, state: Link, _cx: &Context) -> StepResult<Self> {
         let Link::Link { number, left } = state;
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(match left {
-            0 | 1 => Outcome::done(number),
-            _ => Outcome::next(Link::Link {
+        match left {
+            0 | 1 => done(number),
+            _ => next(Link::Link {
                 number,
                 left: left - 1,
             }),
-        })
+        }
     }
 }
 
 /// A parent with many children.
 pub(crate) struct Family(pub(crate) Counter);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Gathering {
     Start {
         children: u64,
@@ -105,9 +103,9 @@ impl Machine for Family {
 
     async fn step(&self, state: Gathering, cx: &Context) -> StepResult<Self> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(match state {
+        match state {
             Gathering::Start { children, window } => {
-                let child = |number| New::<Single>(One::Work { number });
+                let child = |number| Single::with(One::Work { number });
                 let children = fan_out((0..children).map(child));
                 match window {
                     Some(window) => children.window(window),
@@ -116,16 +114,15 @@ impl Machine for Family {
                 .then(Gathering::Join)
             }
             // Reads their results, which is the purpose of a join.
-            Gathering::Join => Outcome::done(cx.children::<Single>()?.len()),
-        })
+            Gathering::Join => done(cx.children::<Single>()?.len()),
+        }
     }
 }
 
 /// A tree whose leaves park until it is cancelled.
 pub(crate) struct Dynasty(pub(crate) Counter);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Growing {
     Grow { depth: u32, width: u64 },
     Grown,
@@ -138,15 +135,15 @@ impl Machine for Dynasty {
 
     async fn step(&self, state: Growing, _cx: &Context) -> StepResult<Self> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(match state {
-            Growing::Grow { depth: 0, .. } => wait_for([Go::NAME]).then(Growing::Grown),
+        match state {
+            Growing::Grow { depth: 0, .. } => wait_for::<Go>().then(Growing::Grown),
             Growing::Grow { depth, width } => {
                 let depth = depth - 1;
-                let child = |_| New::<Dynasty>(Growing::Grow { depth, width });
+                let child = |_| Dynasty::with(Growing::Grow { depth, width });
                 fan_out((0..width).map(child)).then(Growing::Grown)
             }
-            Growing::Grown => Outcome::fail("woken by something other than a cancel"),
-        })
+            Growing::Grown => fail("woken by something other than a cancel"),
+        }
     }
 
     async fn on_cancel(&self, _: Growing, _cx: &Context) -> StepResult<Self> {
@@ -158,19 +155,14 @@ impl Machine for Dynasty {
 /// Parks until it is signalled.
 pub(crate) struct Waiting(pub(crate) Counter);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Parking {
     Start { number: u64 },
     Go { number: u64 },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Go;
-
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
 
 impl Machine for Waiting {
     const NAME: &'static str = "waiting";
@@ -179,13 +171,13 @@ impl Machine for Waiting {
 
     async fn step(&self, state: Parking, cx: &Context) -> StepResult<Self> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(match state {
-            Parking::Start { number } => wait_for([Go::NAME]).then(Parking::Go { number }),
+        match state {
+            Parking::Start { number } => wait_for::<Go>().then(Parking::Go { number }),
             Parking::Go { number } => match cx.received::<Go>()? {
-                Some(Go) => Outcome::done(number),
-                None => Outcome::fail("woken without a signal"),
+                Some(Go) => done(number),
+                None => fail("woken without a signal"),
             },
-        })
+        }
     }
 }
 
@@ -204,21 +196,20 @@ impl Machine for Trail {
         let Link::Link { number, left } = state;
         let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         starts.push(Instant::now());
-        Ok(match left {
-            0 | 1 => Outcome::done(number),
-            _ => Outcome::next(Link::Link {
+        match left {
+            0 | 1 => done(number),
+            _ => next(Link::Link {
                 number,
                 left: left - 1,
             }),
-        })
+        }
     }
 }
 
 /// Fails once, and returns the time of its retry in microseconds since 1970.
 pub(crate) struct Later(pub(crate) Counter);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Delayed {
     Work { delay_ms: u64 },
 }
@@ -232,9 +223,9 @@ impl Machine for Later {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let Delayed::Work { delay_ms } = state;
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(match cx.attempt() {
-            0 => Outcome::retry(Duration::from_millis(delay_ms), "not yet"),
-            _ => Outcome::done(now.as_micros() as u64),
-        })
+        match cx.attempt() {
+            0 => retry(Duration::from_millis(delay_ms), "not yet"),
+            _ => done(now.as_micros() as u64),
+        }
     }
 }

@@ -3,9 +3,11 @@
 //!
 //! The features are shown in `bin/`, one program each.
 
-use anyhow::{Context as _, Result, bail};
-use outlast::{Engine, EngineBuilder, Postgres, Sqlite};
+use anyhow::Context as _;
+use outlast::engine::EngineBuilder;
+use outlast::{Engine, Postgres};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -18,12 +20,12 @@ pub const SCHEMA: &str = "outlast_examples";
 
 /// Returns an engine on SQLite in memory, or on the PostgreSQL of `OUTLAST_DATABASE_URL`.
 ///
-/// Your program chooses its store: `Engine::builder(Sqlite::open("shop.db")?)`, or
-/// `Engine::builder(Postgres::connect(&url).await?)`.
-pub async fn engine() -> Result<EngineBuilder> {
+/// Your program chooses its store: `Engine::sqlite("shop.db")?`, or
+/// `Engine::postgres(&url).await?`.
+pub async fn engine() -> outlast::Result<EngineBuilder> {
     match postgres_url() {
         Some(url) => engine_on(&url).await,
-        None => Ok(Engine::builder(Sqlite::in_memory()?)),
+        None => Engine::sqlite_in_memory(),
     }
 }
 
@@ -41,17 +43,20 @@ pub fn postgres_url() -> Option<String> {
 }
 
 /// Returns an engine on the result of [`shared_database`].
-pub async fn engine_on(database: &str) -> Result<EngineBuilder> {
-    Ok(if database.starts_with("postgres") {
-        let options = Postgres::options(database)?.schema(SCHEMA);
-        Engine::builder(options.connect().await?)
-    } else {
-        Engine::builder(Sqlite::open(database)?)
-    })
+pub async fn engine_on(database: &str) -> outlast::Result<EngineBuilder> {
+    if !database.starts_with("postgres") {
+        return Engine::sqlite(database);
+    }
+    let options = Postgres::options(database)?.schema(SCHEMA);
+    Ok(Engine::builder(options.connect().await?))
 }
 
 /// Sends a POST with a JSON body, and returns the status and the body of the response.
-pub async fn send_post(address: SocketAddr, path: &str, body: &str) -> Result<(u16, String)> {
+pub async fn send_post(
+    address: SocketAddr,
+    path: &str,
+    body: &str,
+) -> anyhow::Result<(u16, String)> {
     send(address, "POST", path, &[], body).await
 }
 
@@ -63,7 +68,7 @@ pub async fn send(
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Result<(u16, String)> {
+) -> anyhow::Result<(u16, String)> {
     let length = body.len();
     let headers = headers.iter();
     let headers: String = headers
@@ -92,13 +97,13 @@ pub struct WorkerProcess {
 
 impl WorkerProcess {
     /// Starts the process.
-    pub fn start(database: &str) -> Result<WorkerProcess> {
+    pub fn start(database: &str) -> io::Result<WorkerProcess> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["worker", database])
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let stdout = child.stdout.take().context("its output is piped")?;
+        let stdout = child.stdout.take().expect("its output is piped");
         Ok(WorkerProcess {
             child,
             lines: BufReader::new(stdout).lines(),
@@ -114,30 +119,32 @@ impl WorkerProcess {
     }
 
     /// Reads until a line begins with `text`.
-    pub async fn wait_for_line(&mut self, text: &str) -> Result<()> {
+    pub async fn wait_for_line(&mut self, text: &str) -> io::Result<()> {
         while let Some(line) = self.read_line().await? {
             if line.starts_with(text) {
                 return Ok(());
             }
         }
-        bail!("the worker ended before it printed {text:?}")
+        let ended = format!("the worker ended before it printed {text:?}");
+        Err(io::Error::other(ended))
     }
 
     /// Sends a signal of the operating system: `TERM` asks the process to stop, `KILL` ends it at
     /// once.
-    pub fn send(&self, signal: Signal) -> Result<()> {
-        let id = self.child.id().context("it has not ended yet")?;
-        let id = Pid::from_raw(id.try_into()?).context("its id is not zero")?;
+    pub fn send(&self, signal: Signal) -> io::Result<()> {
+        let id = self.child.id().and_then(|id| id.try_into().ok());
+        let id = id.and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| io::Error::other("the worker has ended"))?;
         Ok(kill_process(id, signal)?)
     }
 
     /// Waits until the process ends, and reads the rest of its output.
-    pub async fn ended(&mut self) -> Result<ExitStatus> {
+    pub async fn ended(&mut self) -> io::Result<ExitStatus> {
         while self.read_line().await?.is_some() {}
-        Ok(self.child.wait().await?)
+        self.child.wait().await
     }
 
-    async fn read_line(&mut self) -> Result<Option<String>> {
+    async fn read_line(&mut self) -> io::Result<Option<String>> {
         let line = self.lines.next_line().await?;
         if let Some(line) = &line {
             println!("  worker: {line}");

@@ -5,7 +5,8 @@ use super::claims::{copy, cost, insert_runnable};
 use crate::bed::Bed;
 use crate::figure::Sample;
 use crate::machines::{Counter, One, Single};
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use outlast::InstanceId;
 use outlast::prelude::*;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
@@ -30,12 +31,10 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
 
 /// Returns an instance that the engine has finished, to be copied.
 async fn finish_one(bed: &Bed) -> Result<InstanceId> {
-    let builder = bed.builder().machine(Single(Counter::default()));
+    let builder = bed.builder().register(Single(Counter::default()));
     let engine = builder.queue("default", 100).start().await?;
-    let inserted = engine
-        .insert(New::<Single>(One::Work { number: 1 }))
-        .await?;
-    engine.wait(inserted, super::DEADLINE).await?;
-    engine.shutdown().await;
-    Ok(inserted.id().context("the instance has no id")?.get())
+    let one = engine.start(Single::with(One::Work { number: 1 })).await?;
+    one.output().timeout(super::DEADLINE).await?;
+    engine.shutdown().await?;
+    Ok(one.id().get())
 }

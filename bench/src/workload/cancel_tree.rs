@@ -3,7 +3,8 @@
 use super::{Run, until_all_ran};
 use crate::figure::Sample;
 use crate::machines::{Counter, Dynasty, Growing};
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use outlast::Note;
 use outlast::prelude::*;
 use std::sync::atomic::Ordering;
 
@@ -13,26 +14,26 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     let members = 1 + width + width * width;
     let bed = run.site.fresh().await?;
     let counter = Counter::default();
-    let builder = bed.builder().machine(Dynasty(counter.clone()));
+    let builder = bed.builder().register(Dynasty(counter.clone()));
     let engine = builder.queue("default", 100).start().await?;
     let eye = bed.eye().await?;
-    let new = New::<Dynasty>(Growing::Grow {
+    let new = Dynasty::with(Growing::Grow {
         depth: 2,
         width: width as u64,
     });
-    let root = engine.insert(new).await?.id();
-    let root = root.context("the instance has no id")?;
+    let root = engine.start(new).await?.id();
     let bar = run.bar(members, "growing");
     until_all_ran(&bar, &eye, &counter, members).await?;
     bed.settle().await?;
     // Every instance runs `on_cancel` and counts it.
     counter.store(0, Ordering::Relaxed);
     let meter = run.meter()?;
-    engine.cancel_tree(root, Note::by("bench")).await?;
+    let admin = engine.client().admin();
+    admin.cancel_tree(root, Note::by("bench")).await?;
     until_all_ran(&bar, &eye, &counter, members).await?;
     let usage = meter.stop()?;
     bar.finish_and_clear();
-    engine.shutdown().await;
+    engine.shutdown().await?;
     let sample = Sample::rate("cancel-tree", members, "instances/s", usage);
     Ok(vec![sample.of(members)])
 }

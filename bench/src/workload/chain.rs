@@ -4,7 +4,8 @@ use super::{Run, run_to_the_end};
 use crate::figure::Sample;
 use crate::machines::{CHAIN_STEPS, Chain, Counter, Link};
 use anyhow::Result;
-use outlast::EngineBuilder;
+use outlast::Client;
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
@@ -25,7 +26,7 @@ pub(super) async fn run_chains(
     let bed = run.site.fresh().await?;
     fill(run, &bed.client()).await?;
     let counter = Counter::default();
-    let builder = set(bed.builder().machine(Chain(counter.clone())));
+    let builder = set(bed.builder().register(Chain(counter.clone())));
     let steps = run.n * CHAIN_STEPS as usize;
     let usage = run_to_the_end(run, &bed, builder, &counter, steps).await?;
     Ok(Sample::rate(name, steps, "steps/s", usage))
@@ -35,8 +36,8 @@ pub(super) async fn run_chains(
 async fn fill(run: &Run<'_>, client: &Client) -> Result<()> {
     let bar = run.bar(run.n, "inserting");
     let left = CHAIN_STEPS;
-    let new = (0..run.n as u64).map(|number| New::<Chain>(Link::Link { number, left }));
-    client.insert_many(new).await?;
+    let new = (0..run.n as u64).map(|number| Chain::with(Link::Link { number, left }));
+    client.start_many(new).await?;
     bar.finish_and_clear();
     Ok(())
 }

@@ -5,10 +5,11 @@ use crate::bed::Bed;
 use crate::cpu::Usage;
 use crate::figure::{Sample, Times};
 use crate::machines::{One, Single};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
+use outlast::InstanceId;
 use outlast::prelude::*;
-use outlast::{InstanceId, Store};
+use outlast::store::Store;
 use outlast_core::{ClaimRequest, MachineVersion, NewWorker, Release, WorkerId};
 use std::sync::Arc;
 use std::time::Instant;
@@ -159,9 +160,8 @@ impl Hand {
 
 /// Returns one runnable instance, to be copied.
 pub(super) async fn insert_runnable(bed: &Bed) -> Result<InstanceId> {
-    let new = New::<Single>(One::Work { number: 1 });
-    let inserted = bed.client().insert(new).await?;
-    Ok(inserted.id().context("the instance has no id")?.get())
+    let new = Single::with(One::Work { number: 1 });
+    Ok(bed.client().start(new).await?.id().get())
 }
 
 /// Copies an instance, with a progress bar.

@@ -6,8 +6,8 @@ use crate::figure::Sample;
 use crate::machines::{Counter, Family, Gathering, Single};
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
-use outlast::limits::CHILDREN_MAX;
 use outlast::prelude::*;
+use outlast::store::limits::CHILDREN_MAX;
 use std::sync::atomic::Ordering;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
@@ -28,23 +28,23 @@ pub(super) async fn fan_out(run: &Run<'_>, window: Option<usize>) -> Result<Usag
     let counter = Counter::default();
     let builder = bed
         .builder()
-        .machine(Family(Counter::default()))
-        .machine(Single(counter.clone()));
+        .register(Family(Counter::default()))
+        .register(Single(counter.clone()));
     let engine = builder.queue("default", 100).start().await?;
     bed.settle().await?;
     let bar = run.bar(run.n, "children");
     let meter = run.meter()?;
     let children = run.n as u64;
     let parent = engine
-        .insert(New::<Family>(Gathering::Start { children, window }))
+        .start(Family::with(Gathering::Start { children, window }))
         .await?;
     let joined = tokio::select! {
-        joined = engine.wait(parent, DEADLINE) => joined?,
+        joined = parent.output().timeout(DEADLINE) => joined?,
         never = show(&bar, &counter) => match never {},
     };
     let usage = meter.stop()?;
     bar.finish_and_clear();
-    engine.shutdown().await;
+    engine.shutdown().await?;
     ensure!(joined == run.n, "{joined} of {} were joined", run.n);
     Ok(usage)
 }

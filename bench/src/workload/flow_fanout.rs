@@ -3,11 +3,12 @@
 use super::{DEADLINE, Run};
 use crate::cpu::Usage;
 use crate::figure::{Sample, Times};
-use crate::flows::{Together, Unit};
+use crate::flows::{Unit, together};
 use crate::machines::{Counter, Family, Gathering, Single};
 use anyhow::{Result, ensure};
-use outlast::limits::CHILDREN_MAX;
 use outlast::prelude::*;
+use outlast::store::limits::CHILDREN_MAX;
+use outlast::{Client, Durable, New};
 use std::time::Instant;
 
 /// How often the two alternate: each is short.
@@ -25,16 +26,16 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     let counter = Counter::default();
     let builder = bed
         .builder()
-        .workflow(Together(counter.clone()))
-        .machine(Unit(counter.clone()))
-        .machine(Family(counter.clone()))
-        .machine(Single(counter.clone()));
+        .register(together)
+        .register(Unit(counter.clone()))
+        .register(Family(counter.clone()))
+        .register(Single(counter.clone()));
     let engine = builder.queue("default", 100).start().await?;
     let client = bed.client();
     let children = run.n as u64;
-    let workflow = || outlast::Run::<Together>(children);
+    let workflow = || together::with(children);
     let window = None;
-    let machine = || New::<Family>(Gathering::Start { children, window });
+    let machine = || Family::with(Gathering::Start { children, window });
     for _ in 0..WARM_UP {
         from_insert_to_end(run, &client, workflow()).await?;
         from_insert_to_end(run, &client, machine()).await?;
@@ -48,7 +49,7 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
         bar.inc(2);
     }
     bar.finish_and_clear();
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok(vec![
         flows.times().median("flow-fanout"),
         families.times().median("fanout of as many"),
@@ -57,15 +58,15 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
 
 /// Returns the milliseconds from insert to end of a parent whose result is the number of its
 /// children.
-async fn from_insert_to_end<M: Machine<Output = usize>>(
+async fn from_insert_to_end<D: Durable<Output = usize>>(
     run: &Run<'_>,
     client: &Client,
-    parent: New<M>,
+    parent: New<D>,
 ) -> Result<(f64, Usage)> {
     let meter = run.meter()?;
     let begun = Instant::now();
-    let parent = client.insert(parent).await?;
-    let joined = client.wait(parent, DEADLINE).await?;
+    let parent = client.start(parent).await?;
+    let joined = parent.output().timeout(DEADLINE).await?;
     let milliseconds = begun.elapsed().as_secs_f64() * 1_000.0;
     ensure!(joined == run.n, "{joined} of {} were joined", run.n);
     Ok((milliseconds, meter.stop()?))

@@ -18,11 +18,11 @@ async fn run_recorded<const HOW: u8>(run: &Run<'_>, name: &str) -> Result<Sample
     let bed = run.site.fresh().await?;
     let bar = run.bar(run.n, "inserting");
     let left = CHAIN_STEPS;
-    let new = (0..run.n as u64).map(|number| New::<Recorded<HOW>>(Link::Link { number, left }));
-    bed.client().insert_many(new).await?;
+    let new = (0..run.n as u64).map(|number| Recorded::<HOW>::with(Link::Link { number, left }));
+    bed.client().start_many(new).await?;
     bar.finish_and_clear();
     let counter = Counter::default();
-    let builder = bed.builder().machine(Recorded::<HOW>(counter.clone()));
+    let builder = bed.builder().register(Recorded::<HOW>(counter.clone()));
     let steps = run.n * CHAIN_STEPS as usize;
     let usage = run_to_the_end(run, &bed, builder, &counter, steps).await?;
     Ok(Sample::rate(name, steps, "steps/s", usage))

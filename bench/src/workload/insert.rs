@@ -46,7 +46,7 @@ async fn one_by_one(run: &Run<'_>, rows: usize) -> Result<Usage> {
     let bar = run.bar(rows, "one by one");
     let meter = run.meter()?;
     for number in 0..rows as u64 {
-        client.insert(New::<Single>(One::Work { number })).await?;
+        client.start(Single::with(One::Work { number })).await?;
         bar.inc(1);
     }
     finish(bar, meter)
@@ -59,8 +59,8 @@ async fn by_the_thousand(run: &Run<'_>) -> Result<Usage> {
     for first in (0..run.n).step_by(BATCH) {
         let batch = first as u64..run.n.min(first + BATCH) as u64;
         bar.inc(batch.end - batch.start);
-        let new = batch.map(|number| New::<Single>(One::Work { number }));
-        client.insert_many(new).await?;
+        let new = batch.map(|number| Single::with(One::Work { number }));
+        client.start_many(new).await?;
     }
     finish(bar, meter)
 }
@@ -75,7 +75,7 @@ async fn from_many_callers(run: &Run<'_>, rows: usize) -> Result<Usage> {
             tokio::spawn(async move {
                 for number in (caller..rows).step_by(CALLERS) {
                     client
-                        .insert(New::<Single>(One::Work {
+                        .start(Single::with(One::Work {
                             number: number as u64,
                         }))
                         .await?;

@@ -16,19 +16,19 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     let starts = Starts::default();
     let builder = bed
         .builder()
-        .machine(Single(Counter::default()))
-        .machine(Trail(starts.clone()));
+        .register(Single(Counter::default()))
+        .register(Trail(starts.clone()));
     let engine = builder.queue("default", 100).start().await?;
     let client = bed.client();
     let both = in_turns(run, &bed, "insert to done", async |number| {
         let begun = Instant::now();
-        let id = client.insert(New::<Single>(One::Work { number })).await?;
-        client.wait(id, DEADLINE).await?;
+        let one = client.start(Single::with(One::Work { number })).await?;
+        one.output().timeout(DEADLINE).await?;
         Ok(begun.elapsed().as_secs_f64() * 1_000.0)
     })
     .await?;
     let gaps = step_to_step(run, &bed, &starts).await?;
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok(vec![
         both.commits.median("one commit"),
         both.ours.median("latency p50"),
@@ -51,8 +51,8 @@ async fn step_to_step(run: &Run<'_>, bed: &Bed, starts: &Starts) -> Result<Times
         // There is one gap less than steps.
         left: run.n as u64 + 1,
     };
-    let id = client.insert(New::<Trail>(chain)).await?;
-    client.wait(id, DEADLINE).await?;
+    let trail = client.start(Trail::with(chain)).await?;
+    trail.output().timeout(DEADLINE).await?;
     let usage: Usage = meter.stop()?;
     bar.finish_and_clear();
     let starts = starts.lock().unwrap_or_else(PoisonError::into_inner);

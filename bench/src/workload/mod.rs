@@ -29,7 +29,7 @@ use crate::site::Site;
 use crate::{floor, peer};
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use outlast::EngineBuilder;
+use outlast::engine::EngineBuilder;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -282,7 +282,7 @@ async fn run_to_the_end(
     until_all_ran(&bar, &eye, counter, steps).await?;
     let usage = meter.stop()?;
     bar.finish_and_clear();
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok(usage)
 }
 

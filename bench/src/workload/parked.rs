@@ -6,8 +6,9 @@ use crate::bed::Bed;
 use crate::cpu::{Usage, memory};
 use crate::figure::Sample;
 use crate::machines::{Counter, Parking, Single, Waiting};
-use anyhow::{Context as _, Result};
-use outlast::EngineBuilder;
+use anyhow::Result;
+use outlast::InstanceId;
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
 
 /// Runnable instances while claims are measured.
@@ -82,7 +83,7 @@ async fn rest(run: &Run<'_>, bed: &Bed, idle: Duration) -> Result<(Usage, f64)> 
     let usage = meter.stop()?;
     let memory_mb = memory()?;
     bar.finish_and_clear();
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok((usage, memory_mb))
 }
 
@@ -96,16 +97,15 @@ async fn claim_beside(run: &Run<'_>, bed: &Bed) -> Result<Cost> {
 /// Returns an instance that the engine itself has parked, to be copied.
 async fn park_one(bed: &Bed) -> Result<InstanceId> {
     let engine = builder(bed).start().await?;
-    let new = New::<Waiting>(Parking::Start { number: 1 });
-    let id = engine.insert(new).await?.id();
-    let id = id.context("the instance has no id")?.get();
-    engine.wait_settled(id, DEADLINE).await?;
-    engine.shutdown().await;
-    Ok(id)
+    let new = Waiting::with(Parking::Start { number: 1 });
+    let parked = engine.start(new).await?;
+    parked.settled().timeout(DEADLINE).await?;
+    engine.shutdown().await?;
+    Ok(parked.id().get())
 }
 
 fn builder(bed: &Bed) -> EngineBuilder {
-    let builder = bed.builder().machine(Waiting(Counter::default()));
-    let builder = builder.machine(Single(Counter::default()));
+    let builder = bed.builder().register(Waiting(Counter::default()));
+    let builder = builder.register(Single(Counter::default()));
     builder.queue("default", 100)
 }

@@ -6,8 +6,9 @@ use crate::cpu::Usage;
 use crate::figure::Sample;
 use crate::machines::{Counter, Go, Parking, Waiting};
 use crate::workload::insert::CALLERS;
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use outlast::prelude::*;
+use outlast::{Client, Handle, Id};
 use std::time::Instant;
 
 pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
@@ -19,18 +20,18 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
 
 async fn one_at_a_time(run: &Run<'_>) -> Result<Vec<Sample>> {
     let bed = run.site.fresh().await?;
-    let builder = bed.builder().machine(Waiting(Counter::default()));
+    let builder = bed.builder().register(Waiting(Counter::default()));
     let engine = builder.queue("default", 100).start().await?;
     let client = bed.client();
     let both = in_turns(run, &bed, "signal to done", async |number| {
-        let id = park(&client, number).await?;
+        let parked = park(&client, number).await?;
         let begun = Instant::now();
-        client.signal(id, Go).await?;
-        client.wait(id, DEADLINE).await?;
+        parked.signal(Go).await?;
+        parked.output().timeout(DEADLINE).await?;
         Ok(begun.elapsed().as_secs_f64() * 1_000.0)
     })
     .await?;
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok(vec![
         both.commits.median("one commit"),
         both.ours.median("signal p50"),
@@ -38,25 +39,24 @@ async fn one_at_a_time(run: &Run<'_>) -> Result<Vec<Sample>> {
     ])
 }
 
-async fn park(client: &Client, number: u64) -> Result<Id<Waiting>> {
-    let inserted = client
-        .insert(New::<Waiting>(Parking::Start { number }))
+async fn park(client: &Client, number: u64) -> Result<Handle<Waiting>> {
+    let parked = client
+        .start(Waiting::with(Parking::Start { number }))
         .await?;
-    let id = inserted.id().context("the instance has no id")?;
-    client.wait_settled(id, DEADLINE).await?;
-    Ok(id)
+    parked.settled().timeout(DEADLINE).await?;
+    Ok(parked)
 }
 
 /// Parks many instances. Concurrent callers signal them one after the other until all are done.
 async fn at_once(run: &Run<'_>) -> Result<Usage> {
     let bed = run.site.fresh().await?;
     let counter = Counter::default();
-    let builder = bed.builder().machine(Waiting(counter.clone()));
+    let builder = bed.builder().register(Waiting(counter.clone()));
     let engine = builder.queue("default", 100).start().await?;
     let (client, eye) = (bed.client(), bed.eye().await?);
-    let new = (0..run.n as u64).map(|number| New::<Waiting>(Parking::Start { number }));
-    let inserted = client.insert_many(new).await?;
-    let ids: Vec<Id<Waiting>> = inserted.iter().filter_map(Inserted::id).collect();
+    let new = (0..run.n as u64).map(|number| Waiting::with(Parking::Start { number }));
+    let parked = client.start_many(new).await?;
+    let ids: Vec<Id<Waiting>> = parked.iter().map(Handle::id).collect();
     let bar = run.bar(2 * run.n, "signals at once");
     until_all_ran(&bar, &eye, &counter, run.n).await?;
     bed.settle().await?;
@@ -78,6 +78,6 @@ async fn at_once(run: &Run<'_>) -> Result<Usage> {
     until_all_ran(&bar, &eye, &counter, 2 * run.n).await?;
     let usage = meter.stop()?;
     bar.finish_and_clear();
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok(usage)
 }

@@ -5,6 +5,7 @@ use crate::cpu::Usage;
 use crate::figure::{Sample, Times};
 use crate::machines::{Counter, Delayed, Later};
 use anyhow::{Result, ensure};
+use outlast::Client;
 use outlast::prelude::*;
 
 /// The period over which the retries are spread.
@@ -18,7 +19,7 @@ pub(super) async fn run(run: &Run<'_>) -> Result<Vec<Sample>> {
     let bed = run.site.fresh().await?;
     fill(run, &bed.client()).await?;
     let counter = Counter::default();
-    let builder = bed.builder().machine(Later(counter.clone()));
+    let builder = bed.builder().register(Later(counter.clone()));
     let usage = run_to_the_end(run, &bed, builder, &counter, 2 * run.n).await?;
     let lateness = bed.eye().await?.lateness(Later::NAME).await?;
     check(&lateness, run.n)?;
@@ -32,9 +33,9 @@ async fn fill(run: &Run<'_>, client: &Client) -> Result<()> {
     let earliest = 1_000 + run.n as u64 / 4;
     let new = (0..run.n).map(|_| {
         let delay_ms = fastrand::u64(earliest..earliest + SPREAD_MS);
-        New::<Later>(Delayed::Work { delay_ms })
+        Later::with(Delayed::Work { delay_ms })
     });
-    client.insert_many(new).await?;
+    client.start_many(new).await?;
     bar.finish_and_clear();
     Ok(())
 }

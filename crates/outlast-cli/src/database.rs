@@ -5,7 +5,8 @@ use crate::failure::Failure;
 use crate::output::note;
 use clap::Args;
 use outlast::postgres::{Migrations, Options};
-use outlast::{Client, Inspect, Postgres, Sqlite, Store};
+use outlast::store::{Inspect, Store};
+use outlast::{Client, Postgres, Sqlite};
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -158,7 +159,7 @@ fn named_in_file(database: &str) -> Result<Cow<'_, str>, Failure> {
 }
 
 /// Adds the remedy for an older schema: `outlast migrate`.
-fn with_migrate(error: outlast::Error) -> Failure {
+fn with_migrate(error: outlast::store::Error) -> Failure {
     let failure = Failure::from(error);
     if let Failure::Database(words) = &failure {
         return Failure::Database(words.replace("run the migrations", "run `outlast migrate`"));

@@ -1,6 +1,7 @@
 //! The failures of commands, and their exit codes.
 
-use outlast::{Error, ErrorKind, SetupError};
+use outlast::SetupError;
+use outlast::store::{Error, ErrorKind};
 use std::io;
 
 /// The exit codes, as shown by `--help`.
@@ -129,7 +130,7 @@ mod tests {
     fn store_errors_map_to_different_exit_codes() {
         let closed = Error::Closed { operation: "get" };
         assert_eq!(Failure::from(closed).code(), 5);
-        let invalid = outlast::Invalid::new("queue", "is empty").during("insert");
+        let invalid = outlast::store::Invalid::new("queue", "is empty").during("insert");
         let failure = Failure::from(invalid);
         assert_eq!(failure.code(), 2);
         assert_eq!(failure.message(), Some("insert: queue is empty"));

@@ -2,7 +2,8 @@
 
 use crate::format::{self, Moment};
 use clap::{Args, ValueEnum};
-use outlast::{Deadline, Filter, InstanceId, Status, Timestamp};
+use outlast::store::{Deadline, Filter, Timestamp};
+use outlast::{InstanceId, Status};
 
 /// Filters; an instance must match all that are given.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
@@ -99,7 +100,7 @@ impl Filters {
 pub(crate) fn status(word: &str) -> Result<Status, String> {
     word.trim()
         .parse()
-        .map_err(|invalid: outlast::Invalid| invalid.to_string())
+        .map_err(|invalid: outlast::store::Invalid| invalid.to_string())
 }
 
 /// Parses the id of an instance.

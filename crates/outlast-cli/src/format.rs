@@ -1,6 +1,7 @@
 //! Parses and formats times, durations and counts for people.
 
-use outlast::{Count, Status, Timestamp};
+use outlast::Status;
+use outlast::store::{Count, Timestamp};
 use outlast_core::text::escaped;
 use std::num::NonZeroUsize;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Texts for the join of a fan-out and for the close policy of a child.
 
 use crate::format::{relative, time_of_day};
-use outlast::{Barrier, CancelRequest, ClosePolicy, Instance, Joined, Status, Timestamp, Until};
+use outlast::Status;
+use outlast::store::{Barrier, CancelRequest, ClosePolicy, Instance, Joined, Timestamp, Until};
 
 /// Formats the progress of the last fan-out: `waits for all: 37 of 50 finished, 2 failed; window of
 /// 5`. Returns `None` if the instance never fanned out.

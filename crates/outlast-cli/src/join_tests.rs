@@ -1,7 +1,8 @@
 //! Each kind of join, while it waits and after it has joined.
 
 use super::*;
-use outlast::{Client, InstanceId, Json, NewInstance, Sqlite};
+use outlast::store::{Json, NewInstance};
+use outlast::{Client, InstanceId, Sqlite};
 use std::time::Duration;
 
 const NOW: Timestamp = Timestamp(1_767_279_600_000_000);
@@ -10,9 +11,9 @@ const NOW: Timestamp = Timestamp(1_767_279_600_000_000);
 async fn parent(until: Until, pending: i32, failed: i32) -> Instance {
     let client = Client::new(Sqlite::in_memory().unwrap());
     let row = NewInstance::new("order", "ship", Json::null());
-    let inserted = client.insert_rows(vec![row]).await.unwrap();
+    let inserted = client.admin().insert_rows(vec![row]).await.unwrap();
     let id = inserted[0].new_id().unwrap();
-    let mut parent = client.get(id).await.unwrap().unwrap();
+    let mut parent = client.find(id).await.unwrap().unwrap();
     parent.status = Status::AwaitingChildren;
     parent.children_pending = pending;
     parent.barrier = Some(Barrier {

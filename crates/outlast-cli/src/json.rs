@@ -8,9 +8,10 @@ pub(crate) use workflow_view::{EventObject, call, origin, run, waits};
 
 use crate::format::rfc3339;
 use family::{BarrierObject, CancelObject, ParentObject};
-use outlast::{
-    Count, Finding, Instance, Json, Operation, QueueSummary, RoundSummary, SignalRow, Status,
-    Timestamp, Worker,
+use outlast::Status;
+use outlast::store::{
+    Count, Finding, Instance, Json, Operation, QueueSummary, RoundSummary, SignalRow, Timestamp,
+    Worker,
 };
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};

@@ -2,13 +2,13 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use outlast::Json;
+use outlast::store::Json;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 /// The largest document that is read from stdin: a larger one could not be stored.
-const BYTES_MAX: u64 = outlast::limits::JSON_BYTES_MAX as u64;
+const BYTES_MAX: u64 = outlast::store::limits::JSON_BYTES_MAX as u64;
 
 /// One member of an object. Its value keeps its original text.
 #[derive(Clone, Debug)]

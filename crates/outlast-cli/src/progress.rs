@@ -1,7 +1,7 @@
 //! A progress bar on stderr; hidden unless stderr is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use outlast::Count;
+use outlast::store::Count;
 
 /// Returns a bar for about this many items, or a spinner if the number is unknown.
 pub(crate) fn bar(verb: &'static str, expected: Option<Count>) -> ProgressBar {

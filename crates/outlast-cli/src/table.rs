@@ -3,7 +3,8 @@
 use crate::format::{harmless, relative, shortened};
 use crate::output::Output;
 use comfy_table::{Cell, Color, ContentArrangement, presets};
-use outlast::{Instance, Severity, Status, Timestamp};
+use outlast::Status;
+use outlast::store::{Instance, Severity, Timestamp};
 
 /// A table under construction.
 pub(crate) struct Table {

@@ -2,10 +2,10 @@
 
 use crate::format::{relative, time_of_day};
 use outlast::machine::{Transition, WokenBy};
+use outlast::store::{ClosePolicy, Timestamp};
 use outlast::workflow::{
     ChildCall, EventDetail, GroupPlace, GroupWait, OpenWait, Origin, PolicyApplied, TimelineEntry,
 };
-use outlast::{ClosePolicy, Timestamp};
 
 /// Formats `44, awaiting_signal`; for a workflow `45 run 2, executing`.
 pub(crate) fn target(wait: &OpenWait) -> String {

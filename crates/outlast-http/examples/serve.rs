@@ -2,24 +2,20 @@
 //!
 //! `cargo run -p outlast-http --example serve [-- 127.0.0.1:7001 [file.db]]`
 
+use outlast::JobError;
 use outlast::prelude::*;
 use outlast_http::{ServeLimits, Settings};
 use tokio::net::TcpListener;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Order {
     Start { number: u64 },
     Ship { number: u64 },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct PaymentConfirmed {
     amount: u64,
-}
-
-impl Signal for PaymentConfirmed {
-    const NAME: &'static str = "payment_confirmed";
 }
 
 struct Checkout;
@@ -30,49 +26,36 @@ impl Machine for Checkout {
     type Output = String;
 
     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Order::Start { number } => wait_for([PaymentConfirmed::NAME])
-                .timeout(Duration::from_secs(120))
+        match state {
+            Order::Start { number } => wait_for::<PaymentConfirmed>()
+                .timeout(2 * MINUTE)
                 .then(Order::Ship { number }),
             Order::Ship { number } => match cx.received::<PaymentConfirmed>()? {
-                Some(paid) => Outcome::done(format!("order {number}, paid {}", paid.amount)),
-                None => Outcome::fail("payment never came"),
+                Some(paid) => done(format!("order {number}, paid {}", paid.amount)),
+                None => fail("payment never came"),
             },
-        })
+        }
     }
 }
 
 /// Fails now and then, and is tried again.
-struct Mail;
-
-impl Job for Mail {
-    const NAME: &'static str = "mail";
-    const MAX_ATTEMPTS: u32 = 4;
-    type Args = u64;
-    type Output = String;
-
-    async fn perform(&self, number: u64, cx: &Context) -> Result<String, JobError> {
-        if (number + u64::from(cx.attempt())).is_multiple_of(3) {
-            return Err(JobError::retry("the mail server is busy"));
-        }
-        Ok(format!("mail {number} is sent"))
+#[job(attempts = 4)]
+async fn mail(number: u64, cx: &Context) -> Result<String, JobError> {
+    if (number + u64::from(cx.attempt())).is_multiple_of(3) {
+        return Err(JobError::retry("the mail server is busy"));
     }
+    Ok(format!("mail {number} is sent"))
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:7001".into());
-    let store = match arguments.next() {
-        Some(file) => Sqlite::open(file)?,
-        None => Sqlite::in_memory()?,
+    let engine = match arguments.next() {
+        Some(file) => Engine::sqlite(file)?,
+        None => Engine::sqlite_in_memory()?,
     };
-    let engine = Engine::builder(store)
-        .machine(Checkout)
-        .machine(Mail)
-        .queue("default", 10)
-        .start()
-        .await?;
+    let engine = engine.register(Checkout).register(mail).start().await?;
     let client = engine.client().clone();
 
     let settings = Settings::new();
@@ -83,20 +66,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let busy = tokio::spawn(async move {
         for number in 1.. {
-            let order = New::<Checkout>(Order::Start { number }).key(format!("order:{number}"));
-            client.insert(order).await?;
-            client.insert(New::<Mail>(number)).await?;
+            let order = Checkout::with(Order::Start { number }).key(format!("order:{number}"));
+            let order = client.start(order).await?;
+            client.start(mail::with(number)).await?;
             if number % 2 == 0 {
-                let paid = PaymentConfirmed {
-                    amount: number * 10,
-                };
-                client
-                    .signal(Checkout::key(format!("order:{number}")), paid)
-                    .await?;
+                let amount = number * 10;
+                order.signal(PaymentConfirmed { amount }).await?;
             }
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
-        Ok::<(), outlast::Error>(())
+        Ok::<_, outlast::Error>(())
     });
 
     let stop = async {
@@ -104,6 +83,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     outlast_http::serve(listener, router, ServeLimits::default(), stop).await?;
     busy.abort();
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::Readiness;
 use crate::settings::Settings;
 use outlast::Client;
+use outlast::client::Admin;
 use std::sync::{Arc, Once, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -46,6 +47,11 @@ impl Api {
             client,
             settings,
         })
+    }
+
+    /// Returns what operators do.
+    pub(crate) fn admin(&self) -> Admin<'_> {
+        self.client.admin()
     }
 
     /// Reserves memory for one request that reads values.

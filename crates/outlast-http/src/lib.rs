@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use axum::Router;
-//! use outlast::prelude::*;
+//! use outlast::{Client, Sqlite};
 //! use outlast_http::{Role, Settings, Token};
 //! use std::net::SocketAddr;
 //! use tokio::net::TcpListener;

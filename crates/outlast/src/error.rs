@@ -1,6 +1,129 @@
-//! Errors of starting an engine, and of waiting for an instance.
+//! Errors: of starting an engine, of finding, signalling and awaiting an instance, and `Error`,
+//! which each of them converts into.
 
-use outlast_core::{Error, Instance, InstanceId, Invalid, MachineVersion, Status};
+use crate::definition::{Fails, MissingData};
+use outlast_core::{
+    Error as StoreError, Instance, InstanceId, Invalid, Json, MachineVersion, Status, Target,
+};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// The result of a program that uses this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Any error of this crate: `?` converts the others into it, for a `main` function.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The engine did not start.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The store did not answer, or refused the request.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no such instance.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// The signal was not delivered.
+    #[error(transparent)]
+    Signal(#[from] SignalError),
+    /// The wait has no result.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+    /// A value is out of bounds, for example a key of a codec.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The engine stopped while steps were still running.
+    #[error(transparent)]
+    Shutdown(#[from] ShutdownError),
+    /// An error of the program, for example of connecting to another service.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// Another error of the program.
+    #[error(transparent)]
+    Other(#[from] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Some steps did not end within the grace of a stop. Their claims were given back, and they run
+/// again on another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "steps were still running {grace:?} after the stop; their claims were given back, and they run again elsewhere"
+)]
+pub struct ShutdownError {
+    /// How long the steps were given.
+    pub grace: Duration,
+}
+
+/// Why there is no handle, or why it could not read its instance.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LookupError {
+    /// There is no such instance: it never existed, or it was removed after its end.
+    #[error("{}", no_instance(target))]
+    NotFound {
+        /// The id or the key.
+        target: Target,
+    },
+    /// The id belongs to an instance of another machine.
+    #[error("instance {id} is of machine {found}, not of {expected}")]
+    OtherMachine {
+        /// The instance.
+        id: InstanceId,
+        /// The requested machine.
+        expected: &'static str,
+        /// The machine of the instance.
+        found: String,
+    },
+    /// Its state does not decode as the machine's `State`.
+    #[error("instance {id}: {invalid}")]
+    Undecodable {
+        /// The instance.
+        id: InstanceId,
+        /// What does not fit.
+        invalid: Invalid,
+    },
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn no_instance(target: &Target) -> String {
+    match target {
+        Target::Id(id) => {
+            format!("there is no instance {id}: it was never started, or was removed after it ended")
+        }
+        Target::Key { machine, key } => format!(
+            "no stored instance of {machine} holds or held the key {key:?}; start one with .key({key:?})"
+        ),
+    }
+}
+
+/// Why a signal was not delivered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SignalError {
+    /// There is no such instance, no live instance holds the key, or the instance has ended.
+    #[error(
+        "signal {signal} was not delivered: the instance has ended, or no live instance holds the key; \
+         signal_or_start starts one"
+    )]
+    NoTarget {
+        /// The name of the signal.
+        signal: String,
+    },
+    /// The instance already holds as many unconsumed signals as it may.
+    #[error("signal {signal} was not delivered: the inbox of instance {instance} is full; send it again later")]
+    InboxFull {
+        /// The name of the signal.
+        signal: String,
+        /// The instance.
+        instance: InstanceId,
+    },
+    /// The store did not answer, or refused the signal.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
 
 /// Why an engine did not start.
 #[derive(Debug, thiserror::Error)]
@@ -21,14 +144,30 @@ pub enum SetupError {
     MachineTwice(MachineVersion),
     /// A worker has no machines, so it could run nothing.
     #[error(
-        "no machine is registered; call .machine(..), or .roles(Roles::WEB) for a node that only inserts and signals"
+        "nothing is registered; call .register(..) with a machine, a job or a workflow, or .roles(Roles::WEB) for a \
+         node that only starts and signals instances"
     )]
     NoMachines,
     /// A worker has no queues, so it could claim nothing.
     #[error(
-        "no queue is given; call .queue(\"default\", 10), or .roles(Roles::WEB) for a node that only inserts and signals"
+        "no queue is named, and .only_named_queues() leaves out the others; call .queue(\"default\", 10), or \
+         .roles(Roles::WEB) for a node that only starts and signals instances"
     )]
     NoQueues,
+    /// Code takes a value that was not provided.
+    #[error("{definition} takes a value of type {}, which is not provided; call .provide(..) with one", missing.type_name)]
+    MissingData {
+        /// The name and version of the machine, job or workflow.
+        definition: MachineVersion,
+        /// The value.
+        missing: MissingData,
+    },
+    /// Two values of one type were provided.
+    #[error("a value of type {type_name} is provided twice; wrap one of them in a type of its own")]
+    ProvidedTwice {
+        /// The type.
+        type_name: &'static str,
+    },
     /// A setting is out of bounds.
     #[error("{0}")]
     Setting(Invalid),
@@ -42,7 +181,7 @@ pub enum SetupError {
     Thread(#[source] std::io::Error),
     /// The store did not register the worker.
     #[error(transparent)]
-    Store(#[from] Error),
+    Store(#[from] StoreError),
 }
 
 /// Why a wait has no result.
@@ -50,8 +189,16 @@ pub enum SetupError {
 #[non_exhaustive]
 pub enum WaitError {
     /// The wait timed out; the instance continues.
-    #[error("instance {} was still {} at step {} when the time was up", .0.id, .0.status, .0.step)]
-    TimedOut(Box<Instance>),
+    #[error(
+        "instance {} was still {} at step {} when the time was up{}", instance.id, instance.status, instance.step,
+        why.as_ref().map(|why| format!(": it {why}")).unwrap_or_default()
+    )]
+    TimedOut {
+        /// The instance.
+        instance: Box<Instance>,
+        /// What it waits for, in one sentence, where that was read.
+        why: Option<String>,
+    },
     /// The instance failed or was cancelled.
     #[error("instance {id} is {status}: {}", .reason.as_deref().unwrap_or("no reason given"))]
     Ended {
@@ -61,10 +208,12 @@ pub enum WaitError {
         status: Status,
         /// Its error.
         reason: Option<String>,
+        /// Its error as a value, with the name of its machine, when it failed with one.
+        value: Option<(String, Json)>,
     },
     /// There is no such instance: it never existed, or it was removed after its end. By key: no
     /// stored instance holds or held the key.
-    #[error("there is no such instance: it was never inserted, or was removed after it ended")]
+    #[error("there is no such instance: it was never started, or was removed after it ended")]
     NotFound,
     /// The id belongs to an instance of another machine, whose result this machine's `Output` must
     /// not read.
@@ -87,5 +236,28 @@ pub enum WaitError {
     },
     /// The store did not answer.
     #[error(transparent)]
-    Store(#[from] Error),
+    Store(#[from] StoreError),
+}
+
+impl WaitError {
+    /// Returns the error with which an instance of `D` failed; otherwise the unchanged error.
+    ///
+    /// An instance that failed with a text, or ended otherwise, has no such error. A stored value
+    /// that `D::Error` does not read is a [`WaitError::Result`].
+    pub fn downcast<D: Fails>(self) -> Result<D::Error, WaitError>
+    where
+        D::Error: DeserializeOwned,
+    {
+        match self {
+            WaitError::Ended {
+                id,
+                value: Some((machine, value)),
+                ..
+            } if machine == D::NAME => value.decode().map_err(|invalid| WaitError::Result {
+                id,
+                invalid: invalid.within("error value"),
+            }),
+            other => Err(other),
+        }
+    }
 }

@@ -3,26 +3,19 @@
 //! ```
 //! use metrics_util::debugging::DebuggingRecorder; // or an exporter
 //! use outlast::prelude::*;
-//! # struct Hello;
-//! # impl Job for Hello {
-//! #     const NAME: &'static str = "hello";
-//! #     type Args = String;
-//! #     type Output = ();
-//! #     async fn perform(&self, _: String, _: &Context) -> Result<(), JobError> { Ok(()) }
-//! # }
+//!
+//! #[job]
+//! async fn hello(name: String) -> std::io::Result<()> {
+//!     Ok(())
+//! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let recorder = DebuggingRecorder::new();
 //! let metrics = recorder.snapshotter();
 //! # let run = async {
-//! let engine = Engine::builder(Sqlite::in_memory()?)
-//!     .machine(Hello)
-//!     .queue("default", 10)
-//!     .start()
-//!     .await?;
-//! let id = engine.insert(New::<Hello>("world".to_owned())).await?;
-//! engine.wait(id, Duration::from_secs(10)).await?;
-//! engine.shutdown().await;
+//! let engine = Engine::sqlite_in_memory()?.register(hello).start().await?;
+//! engine.start(hello::with("world".into())).await?.output().await?;
+//! engine.shutdown().await?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # };
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

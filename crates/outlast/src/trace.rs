@@ -6,7 +6,7 @@
 //! started outside a step starts a new trace.
 //!
 //! ```
-//! use outlast::prelude::*;
+//! use outlast::{Client, Sqlite};
 //! use outlast::trace::Propagator;
 //!
 //! /// With OpenTelemetry, `current` would inject the current context, and `attach` would set the

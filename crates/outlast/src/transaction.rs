@@ -10,49 +10,39 @@
 use outlast::prelude::*;
 use outlast::transaction::rusqlite::{insert, signal};
 use rusqlite::{Connection, TransactionBehavior};
-# struct Checkout;
-# #[derive(Serialize, Deserialize)]
-# #[serde(tag = "step", content = "state", rename_all = "snake_case")]
-# enum Order { Start { number: u64 } }
-# impl Machine for Checkout {
-#     const NAME: &'static str = "checkout";
-#     type State = Order;
-#     type Output = u64;
-#     async fn step(&self, state: Order, _: &Context) -> StepResult<Self> {
-#         let Order::Start { number } = state;
-#         Ok(Outcome::done(number))
-#     }
-# }
-# #[derive(Serialize, Deserialize)]
-# struct PaymentConfirmed { amount: u64 }
-# impl Signal for PaymentConfirmed { const NAME: &'static str = "payment_confirmed"; }
+
+#[derive(Signal, Serialize, Deserialize)]
+struct Paid {
+    amount: u64,
+}
+
+#[workflow]
+async fn checkout(flow: Flow, order: u64) -> FlowResult<String> {
+    let paid = flow.signal::<Paid>().await?;
+    Ok(format!("order {order}, {} paid", paid.amount))
+}
 
 # #[tokio::main(flavor = "current_thread")]
 # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 # let folder = tempfile::tempdir()?;
 # let path = folder.path().join("shop.db");
-let engine = Engine::builder(Sqlite::open(&path)?)
-    .machine(Checkout)
-    .queue("default", 10)
-    .start()
-    .await?;
+let engine = Engine::sqlite(&path)?.register(checkout).start().await?;
+let client = engine.client();
 let mut connection = Connection::open(&path)?;
 connection.execute_batch("create table orders (number integer)")?;
 
-let order = New::<Checkout>(Order::Start { number: 42 }).key("order:42");
-let paid = PaymentConfirmed { amount: 100 };
-
 let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
 tx.execute("insert into orders values (42)", [])?;
-let inserted = insert(&tx, engine.prepare(order)?)?; // with the caller's trace, and encoded by its codec
-signal(&tx, engine.prepare_signal(Checkout::key("order:42"), paid)?)?;
+// With the caller's trace, and encoded by the client's codec.
+insert(&tx, client.prepare(checkout::with(42).key("order:42"))?)?;
+signal(&tx, client.prepare_signal(checkout::key("order:42"), Paid { amount: 100 })?)?;
 tx.commit()?;
 
 // Workers poll now and then; a wake-up makes them look at once.
-engine.wake("default");
-let id = Id::<Checkout>::of(inserted.new_id().expect("nobody held the key"));
-assert_eq!(engine.wait(id, Duration::from_secs(10)).await?, 42);
-# engine.shutdown().await;
+client.wake("default");
+let order = engine.handle::<checkout>("order:42").await?;
+assert_eq!(order.output().await?, "order 42, 100 paid");
+# engine.shutdown().await?;
 # Ok(())
 # }
 ```"#

@@ -8,8 +8,10 @@ mod support;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use outlast::prelude::*;
-use outlast::{Json, NewInstance};
-use outlast_core::{ClaimRequest, Inspect, MachineVersion, NewWorker, Store, limits};
+use outlast::store::{
+    ClaimRequest, Inspect, Json, MachineVersion, NewInstance, NewWorker, Store, limits,
+};
+use outlast::{Client, Failure, InstanceId, Job, JobError, StepError};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Mutex, OnceLock};
@@ -179,8 +181,7 @@ fn cannot_post() -> CannotPost {
 
 struct Breaks;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Way {
     Error,
     Fatal,
@@ -202,21 +203,21 @@ impl Machine for Breaks {
     type Output = String;
 
     async fn step(&self, state: Way, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Way::Error | Way::Handled | Way::HandleFails => Err(cannot_post())?,
             Way::Fatal => Err(StepError::fatal(cannot_post()))?,
             Way::Panic => std::panic::resume_unwind(Box::new("as asked".to_owned())),
             Way::Hang => std::future::pending().await,
-            Way::TooLarge => Outcome::done("x".repeat(limits::JSON_BYTES_MAX + 1)),
-            Way::Retry if cx.attempt() == 0 => Outcome::retry(Duration::ZERO, "not yet"),
-            Way::Stop => Outcome::fail("no use"),
-            Way::Retry | Way::Number(_) | Way::Fine => Outcome::done("fine".into()),
-        })
+            Way::TooLarge => done("x".repeat(limits::JSON_BYTES_MAX + 1)),
+            Way::Retry if cx.attempt() == 0 => retry(Duration::ZERO, "not yet"),
+            Way::Stop => fail("no use"),
+            Way::Retry | Way::Number(_) | Way::Fine => done("fine".into()),
+        }
     }
 
     async fn on_failure(&self, state: Way, failure: Failure, _: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Way::Handled => Outcome::next(Way::Fine),
+        match state {
+            Way::Handled => next(Way::Fine),
             Way::HandleFails => Err(StepError::new("so does handle"))?,
             Way::Error
             | Way::Fatal
@@ -226,15 +227,15 @@ impl Machine for Breaks {
             | Way::Retry
             | Way::Stop
             | Way::Number(_)
-            | Way::Fine => Outcome::fail(failure),
-        })
+            | Way::Fine => fail(failure),
+        }
     }
 }
 
 async fn each_failed_attempt_of_a_machine_is_reported_once<S: Store + Inspect + Clone>(store: S) {
     let _alone = ALONE.lock().await;
     let telemetry = telemetry();
-    let engine = Engine::builder(store).machine(Breaks).queue("default", 4);
+    let engine = Engine::builder(store).register(Breaks).queue("default", 4);
     let engine = engine.start().await.unwrap();
     let cases = [
         (
@@ -280,9 +281,9 @@ async fn each_failed_attempt_of_a_machine_is_reported_once<S: Store + Inspect + 
     let many = cases.len();
     let mut counted = BTreeMap::new();
     for (way, step, kind, error, next) in cases {
-        let id = insert(&engine, New::<Breaks>(way)).await;
-        engine.wait_ended(id, LONG).await.unwrap();
-        let failures = telemetry.reported(id, 1).await;
+        let broken = insert(engine.client(), Breaks::with(way)).await;
+        broken.ended().timeout(LONG).await.unwrap();
+        let failures = telemetry.reported(&broken, 1).await;
         expect(
             &failures[0],
             &[
@@ -304,10 +305,11 @@ async fn each_failed_attempt_of_a_machine_is_reported_once<S: Store + Inspect + 
     assert_eq!(telemetry.counted(), counted);
     // The log does not quote a state that does not decode.
     let row = NewInstance::new("breaks", "number", Json::of("a secret").unwrap());
-    let id = engine.insert_rows(vec![row]).await.unwrap()[0]
+    let admin = engine.client().admin();
+    let id = admin.insert_rows(vec![row]).await.unwrap()[0]
         .new_id()
         .unwrap();
-    engine.wait_ended(id, LONG).await.unwrap();
+    admin.wait_ended(id, LONG).await.unwrap();
     let failures = telemetry.reported(id, 1).await;
     expect(
         &failures[0],
@@ -318,7 +320,7 @@ async fn each_failed_attempt_of_a_machine_is_reported_once<S: Store + Inspect + 
         ],
     );
     assert!(!format!("{failures:?}").contains("a secret"));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 struct Post;
@@ -346,11 +348,11 @@ impl Job for Post {
 async fn each_failed_attempt_of_a_job_is_reported_once<S: Store + Inspect + Clone>(store: S) {
     let _alone = ALONE.lock().await;
     let telemetry = telemetry();
-    let engine = Engine::builder(store).machine(Post).queue("default", 4);
+    let engine = Engine::builder(store).register(Post).queue("default", 4);
     let engine = engine.start().await.unwrap();
-    let id = insert(&engine, New::<Post>("letter".to_owned())).await;
-    engine.wait_ended(id, LONG).await.unwrap();
-    let failures = telemetry.reported(id, 4).await;
+    let letter = insert(engine.client(), Post::with("letter".to_owned())).await;
+    letter.ended().timeout(LONG).await.unwrap();
+    let failures = telemetry.reported(&letter, 4).await;
     for (nth, failure) in (1..).zip(&failures) {
         let next = if nth == 4 {
             "failed"
@@ -371,13 +373,13 @@ async fn each_failed_attempt_of_a_job_is_reported_once<S: Store + Inspect + Clon
             ],
         );
     }
-    let fatal = insert(&engine, New::<Post>("give up".to_owned())).await;
-    engine.wait_ended(fatal, LONG).await.unwrap();
-    telemetry.reported(fatal, 1).await;
+    let fatal = insert(engine.client(), Post::with("give up".to_owned())).await;
+    fatal.ended().timeout(LONG).await.unwrap();
+    telemetry.reported(&fatal, 1).await;
     // An attempt that ends as cancelled is no failure.
-    let cancelled = insert(&engine, New::<Post>("never mind".to_owned())).await;
-    engine.wait_ended(cancelled, LONG).await.unwrap();
-    assert_eq!(telemetry.failures_of(cancelled), []);
+    let cancelled = insert(engine.client(), Post::with("never mind".to_owned())).await;
+    cancelled.ended().timeout(LONG).await.unwrap();
+    assert_eq!(telemetry.failures_of(&cancelled), []);
     assert_eq!(telemetry.failed_spans(), 5);
     let counted = [
         ("post perform error failed", 2),
@@ -387,31 +389,25 @@ async fn each_failed_attempt_of_a_job_is_reported_once<S: Store + Inspect + Clon
         telemetry.counted(),
         counted.map(|(key, count)| (key.to_owned(), count)).into()
     );
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 /// A workflow that fails as its input says.
-struct Plan;
-
-impl Workflow for Plan {
-    const NAME: &'static str = "plan";
-    type Input = String;
-    type Output = ();
-
-    async fn run(&self, flow: Flow, way: String) -> FlowResult<()> {
-        match way.as_str() {
-            "step" => {
-                let failed = flow.step("guess", async || Err::<(), _>("wrong".to_owned()));
-                failed.await.unwrap_err();
-                Ok(())
-            }
-            "activity" => {
-                let post = flow.activity(Post, "hang".to_owned()).max_attempts(2);
-                let post = post.attempt_timeout(Duration::from_millis(5)).await;
-                post.map(drop)
-            }
-            _ => std::future::pending().await,
+#[workflow]
+async fn plan(flow: Flow, way: String) -> FlowResult<()> {
+    match way.as_str() {
+        "step" => {
+            let failed = flow.step("guess", async || Err::<(), _>("wrong".to_owned()));
+            failed.await.unwrap_err();
+            Ok(())
         }
+        "activity" => {
+            let post = Post::with("hang".to_owned())
+                .max_attempts(2)
+                .attempt_timeout(Duration::from_millis(5));
+            flow.run(post).await
+        }
+        _ => std::future::pending().await,
     }
 }
 
@@ -421,16 +417,13 @@ where
 {
     let _alone = ALONE.lock().await;
     let telemetry = telemetry();
-    let engine = Engine::builder(store).workflow(Plan).machine(Post);
+    let engine = Engine::builder(store).register(plan).register(Post);
     let engine = engine.queue("default", 4).start().await.unwrap();
-    let start = async |way: &str| {
-        let id = engine.insert(Run::<Plan>(way.to_owned())).await.unwrap();
-        id.id().unwrap()
-    };
+    let start = async |way: &str| engine.start(plan::with(way.to_owned())).await.unwrap();
     // The code gets the error of a failed step, and goes on.
     let step = start("step").await;
-    engine.wait(step, LONG).await.unwrap();
-    let failures = telemetry.reported(step, 1).await;
+    step.output().timeout(LONG).await.unwrap();
+    let failures = telemetry.reported(&step, 1).await;
     let expected = [
         ("machine", "plan"),
         ("step", "guess"),
@@ -440,13 +433,13 @@ where
     expect(&failures[0], &expected);
 
     let activity = start("activity").await;
-    engine.wait_ended(activity, LONG).await.unwrap();
-    let failures = telemetry.reported(activity, 1).await;
+    activity.ended().timeout(LONG).await.unwrap();
+    let failures = telemetry.reported(&activity, 1).await;
     expect(
         &failures[0],
         &[("machine", "plan"), ("step", "run"), ("next", "failed")],
     );
-    let child = engine.children(activity.get()).await.unwrap()[0].id;
+    let child = activity.children().await.unwrap()[0].id;
     let failures = telemetry.reported(child, 2).await;
     for (failure, next) in failures.iter().zip(["tried again", "failed"]) {
         expect(
@@ -461,7 +454,7 @@ where
     }
 
     let blocked = start("waits for what is not durable").await;
-    let failure = &telemetry.reported(blocked, 1).await[0];
+    let failure = &telemetry.reported(&blocked, 1).await[0];
     expect(
         failure,
         &[
@@ -472,14 +465,14 @@ where
         ],
     );
     assert_eq!(telemetry.counted()["plan run replay blocked"], 1);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_crashed_attempt_is_reported_once<S: Store + Inspect + Clone>(store: S) {
     let _alone = ALONE.lock().await;
     let telemetry = telemetry();
     let client = Client::new(store.clone());
-    let id = insert(&client, New::<Breaks>(Way::Fine)).await;
+    let crashed = insert(&client, Breaks::with(Way::Fine)).await;
     let dead = NewWorker {
         name: "dead".into(),
         host: "nowhere".into(),
@@ -495,10 +488,10 @@ async fn a_crashed_attempt_is_reported_once<S: Store + Inspect + Clone>(store: S
         max: 1,
     };
     assert_eq!(store.claim(request).await.unwrap().claims.len(), 1);
-    let engine = Engine::builder(store).machine(Breaks).queue("default", 4);
+    let engine = Engine::builder(store).register(Breaks).queue("default", 4);
     let engine = engine.lease(limits::LEASE_MIN * 5).start().await.unwrap();
-    engine.wait(id, LONG).await.unwrap();
-    let failures = telemetry.reported(id, 1).await;
+    crashed.output().timeout(LONG).await.unwrap();
+    let failures = telemetry.reported(&crashed, 1).await;
     expect(
         &failures[0],
         &[
@@ -509,34 +502,19 @@ async fn a_crashed_attempt_is_reported_once<S: Store + Inspect + Clone>(store: S
         ],
     );
     assert_eq!(telemetry.counted()["breaks fine crash retry"], 1);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 /// A job with a queue of its own.
-struct Elsewhere;
-
-impl Job for Elsewhere {
-    const NAME: &'static str = "elsewhere";
-    const QUEUE: &'static str = "far";
-    type Args = ();
-    type Output = ();
-
-    async fn perform(&self, (): (), _: &Context) -> Result<(), JobError> {
-        Ok(())
-    }
+#[job(queue = "far")]
+async fn elsewhere() -> Result<(), JobError> {
+    Ok(())
 }
 
-/// A workflow that starts an activity which no worker may have registered.
-struct Asks;
-
-impl Workflow for Asks {
-    const NAME: &'static str = "asks";
-    type Input = ();
-    type Output = ();
-
-    async fn run(&self, flow: Flow, (): ()) -> FlowResult<()> {
-        flow.activity(Elsewhere, ()).await
-    }
+/// A workflow that runs a job which no worker may have registered.
+#[workflow]
+async fn asks(flow: Flow) -> FlowResult<()> {
+    flow.run(elsewhere::with()).await
 }
 
 async fn the_engine_warns_once_of_a_machine_that_no_live_worker_serves<
@@ -554,8 +532,9 @@ async fn the_engine_warns_once_of_a_machine_that_no_live_worker_serves<
         warned.cloned().collect::<Vec<_>>()
     };
     // No worker serves the queue of the machine.
-    let engine = Engine::builder(store.clone()).machine(Elsewhere);
-    let lonely = engine.queue("default", 1).start().await.unwrap();
+    let engine = Engine::builder(store.clone()).register(elsewhere);
+    let engine = engine.queue("default", 1).only_named_queues();
+    let lonely = engine.start().await.unwrap();
     assert_eq!(warned().len(), 1, "{:?}", warned());
     expect(
         &warned()[0],
@@ -565,9 +544,9 @@ async fn the_engine_warns_once_of_a_machine_that_no_live_worker_serves<
             ("message", "EngineBuilder::queue(\"far\", ..)"),
         ],
     );
-    lonely.shutdown().await;
+    lonely.shutdown().await.unwrap();
 
-    // No worker has registered the activity.
+    // No worker has registered the job.
     let telemetry = self::telemetry();
     let warned = || {
         let events = telemetry.warn.events.lock().unwrap();
@@ -576,10 +555,10 @@ async fn the_engine_warns_once_of_a_machine_that_no_live_worker_serves<
             .filter(|it| it["message"].starts_with("no live worker"));
         warned.cloned().collect::<Vec<_>>()
     };
-    let engine = Engine::builder(store.clone()).workflow(Asks);
+    let engine = Engine::builder(store.clone()).register(asks);
     let asking = engine.queue("default", 1).start().await.unwrap();
     assert_eq!(warned(), []);
-    let id = asking.insert(Run::<Asks>(())).await.unwrap().id().unwrap();
+    let first = asking.start(asks::with()).await.unwrap();
     eventually("the warning is logged", async || !warned().is_empty()).await;
     expect(
         &warned()[0],
@@ -591,21 +570,20 @@ async fn the_engine_warns_once_of_a_machine_that_no_live_worker_serves<
     );
 
     // Another worker serves the machine, so neither engine warns again.
-    let engine = Engine::builder(store).machine(Elsewhere);
+    let engine = Engine::builder(store).register(elsewhere);
     let serving = engine.queue("far", 1).start().await.unwrap();
-    asking.wait(id, LONG).await.unwrap();
-    let again = asking.insert(Run::<Asks>(())).await.unwrap().id().unwrap();
-    asking.wait(again, LONG).await.unwrap();
+    first.output().timeout(LONG).await.unwrap();
+    let second = asking.start(asks::with()).await.unwrap();
+    second.output().timeout(LONG).await.unwrap();
     assert_eq!(warned().len(), 1, "{:?}", warned());
-    asking.shutdown().await;
-    serving.shutdown().await;
+    asking.shutdown().await.unwrap();
+    serving.shutdown().await.unwrap();
 }
 
 /// A machine that starts slow children, one at a time or all at once.
 struct Lines;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Line {
     Window,
     Key,
@@ -620,17 +598,17 @@ impl Machine for Lines {
     type Output = ();
 
     async fn step(&self, state: Line, _: &Context) -> StepResult<Self> {
-        let slow = || (0..4).map(|_| New::<Lines>(Line::Slow).queue("slow"));
-        Ok(match state {
+        let slow = || (0..4).map(|_| Lines::with(Line::Slow).queue("slow"));
+        match state {
             Line::Window => fan_out(slow()).window(1).then(Line::End),
             Line::Key => fan_out(slow().map(|it| it.partition_key("one"))).then(Line::End),
             Line::Plain => fan_out(slow()).then(Line::End),
             Line::Slow => {
                 tokio::time::sleep(Duration::from_millis(400)).await;
-                Outcome::done(())
+                done(())
             }
-            Line::End => Outcome::done(()),
-        })
+            Line::End => done(()),
+        }
     }
 }
 
@@ -641,11 +619,11 @@ async fn waiting_for_a_window_or_a_partition_key_is_not_counted_as_start_delay<
 ) {
     let _alone = ALONE.lock().await;
     let telemetry = telemetry();
-    let engine = Engine::builder(store).machine(Lines).queue("default", 4);
+    let engine = Engine::builder(store).register(Lines).queue("default", 4);
     let engine = engine.queue("slow", 4).start().await.unwrap();
     for (line, started) in [(Line::Window, 0), (Line::Key, 0), (Line::Plain, 4)] {
-        let id = insert(&engine, New::<Lines>(line)).await;
-        engine.wait(id, LONG).await.unwrap();
+        let lines = insert(engine.client(), Lines::with(line)).await;
+        lines.output().timeout(LONG).await.unwrap();
         let mut delays = Vec::new();
         for (key, _, _, value) in telemetry.metrics.snapshot().into_vec() {
             let is_slow = key.key().labels().any(|it| it.value() == "slow");
@@ -658,5 +636,5 @@ async fn waiting_for_a_window_or_a_partition_key_is_not_counted_as_start_delay<
         }
         assert_eq!(delays.len(), started, "{delays:?}");
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

@@ -5,7 +5,8 @@
 
 use outlast::postgres::{Migrations, Options, Roles as Rights};
 use outlast::prelude::*;
-use outlast::{Filter, ListRequest};
+use outlast::store::{Filter, ListRequest, Store};
+use outlast::{Client, InstanceId, Note, Postgres};
 use outlast_testbed::shared::{connect, unique_schema, url};
 use std::collections::BTreeSet;
 
@@ -87,7 +88,7 @@ impl Shop {
             schema: unique_schema(),
         };
         let migrated = Postgres::options(&url()).unwrap().schema(&shop.schema);
-        outlast_core::Store::close(&migrated.connect().await.unwrap()).await;
+        migrated.connect().await.unwrap().close().await;
         let admin = connect(&url()).await;
         for role in ROLES {
             let create = format!("create role \"{}\" login", shop.role(role));
@@ -132,18 +133,13 @@ impl Shop {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Go;
-
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
 
 /// A machine that parks, starts children, and ends.
 struct Order;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Stage {
     Start,
     Pack,
@@ -157,41 +153,34 @@ impl Machine for Order {
     type Output = u32;
 
     async fn step(&self, stage: Stage, cx: &Context) -> StepResult<Self> {
-        Ok(match stage {
-            Stage::Start => wait_for([Go::NAME]).timeout(LONG).then(Stage::Pack),
+        match stage {
+            Stage::Start => wait_for::<Go>().timeout(LONG).then(Stage::Pack),
             Stage::Pack => {
                 cx.received::<Go>()?;
-                fan_out((1..=3).map(|n| New::<Order>(Stage::Line(n)))).then(Stage::Ship)
+                fan_out((1..=3).map(|n| Order::with(Stage::Line(n)))).then(Stage::Ship)
             }
-            Stage::Line(n) => Outcome::done(n),
-            Stage::Ship => Outcome::done(cx.children::<Order>()?.len() as u32),
-        })
+            Stage::Line(n) => done(n),
+            Stage::Ship => done(cx.children::<Order>()?.len() as u32),
+        }
     }
 }
 
 /// A workflow that waits for children, a signal and a timer.
-struct Plan;
-
-impl Workflow for Plan {
-    const NAME: &'static str = "plan";
-    type Input = u32;
-    type Output = u32;
-
-    async fn run(&self, flow: Flow, depth: u32) -> FlowResult<u32> {
-        if depth == 0 {
-            return Ok(1);
-        }
-        let first = flow
-            .step("first", async || Ok::<_, std::io::Error>(1))
-            .await?;
-        flow.sleep(Duration::from_millis(1)).await?;
-        let kids = flow
-            .all(vec![flow.child::<Plan>(0), flow.child::<Plan>(0)])
-            .await?;
-        let alone = flow.child::<Plan>(0).await?;
-        flow.signal::<Go>().await?;
-        Ok(first + alone + kids.iter().sum::<u32>())
+#[workflow]
+async fn plan(flow: Flow, depth: u32) -> FlowResult<u32> {
+    if depth == 0 {
+        return Ok(1);
     }
+    let first = flow
+        .step("first", async || Ok::<_, std::io::Error>(1))
+        .await?;
+    flow.sleep(Duration::from_millis(1)).await?;
+    let kids = flow
+        .all(vec![flow.run(plan::with(0)), flow.run(plan::with(0))])
+        .await?;
+    let alone = flow.run(plan::with(0)).await?;
+    flow.signal::<Go>().await?;
+    Ok(first + alone + kids.iter().sum::<u32>())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,57 +188,58 @@ async fn the_printed_grants_are_enough_for_worker_enqueuer_and_reader() {
     let shop = Shop::open().await;
     let worker = shop.options("shop_worker").connect().await.unwrap();
     let engine = Engine::builder(worker)
-        .machine(Order)
-        .workflow(Plan)
-        .queue("default", 10)
+        .register(Order)
+        .register(plan)
         .start()
         .await
         .unwrap();
     let web = shop.options("shop_web").enqueue_only().connect().await;
     let web = Client::new(web.unwrap());
-    let order = web.insert(New::<Order>(Stage::Start).key("o-1")).await;
-    let order = order.unwrap().id().unwrap();
-    let plan = web.insert(Run::<Plan>(1).key("p-1")).await;
-    let plan = plan.unwrap().id().unwrap();
-    web.signal(order, Go).await.unwrap();
-    web.signal(plan, Go).dedup("once").await.unwrap();
-    assert_eq!(engine.wait(order, LONG).await.unwrap(), 3);
-    assert_eq!(engine.wait(plan, LONG).await.unwrap(), 4);
-    operate(&engine).await;
-    look(&shop, order.into(), plan.into()).await;
-    engine.shutdown().await;
+    let order = web.start(Order::with(Stage::Start).key("o-1")).await;
+    let order = order.unwrap();
+    let planned = web.start(plan::with(1).key("p-1")).await;
+    let planned = planned.unwrap();
+    order.signal(Go).await.unwrap();
+    planned.signal(Go).dedup("once").await.unwrap();
+    let by_worker = engine.handle(order.id()).await.unwrap();
+    assert_eq!(by_worker.output().timeout(LONG).await.unwrap(), 3);
+    let by_worker = engine.handle(planned.id()).await.unwrap();
+    assert_eq!(by_worker.output().timeout(LONG).await.unwrap(), 4);
+    operate(engine.client()).await;
+    look(&shop, (&order).into(), (&planned).into()).await;
+    engine.shutdown().await.unwrap();
     shop.drop().await;
 }
 
 /// Does what operators do, with the rights of a worker.
-async fn operate(engine: &Engine) {
-    let client = engine.client();
-    let parked = engine.insert(New::<Order>(Stage::Start)).await;
-    let parked = parked.unwrap().id().unwrap();
+async fn operate(client: &Client) {
+    let parked = client.start(Order::with(Stage::Start)).await.unwrap();
+    let admin = client.admin();
     let note = || Note::by("ada");
-    assert!(client.pause("mail", note()).await.unwrap());
-    assert!(client.resume("mail", note()).await.unwrap());
-    client.terminate(parked, note()).await.unwrap();
-    client.retry(parked, note()).await.unwrap();
-    client.cancel(parked, note()).await.unwrap();
-    client.doctor().await.unwrap();
+    assert!(admin.pause("mail", note()).await.unwrap());
+    assert!(admin.resume("mail", note()).await.unwrap());
+    parked.terminate(note()).await.unwrap();
+    admin.retry(&parked, note()).await.unwrap();
+    parked.cancel(note()).await.unwrap();
+    admin.doctor().await.unwrap();
 }
 
-async fn look(shop: &Shop, order: InstanceId, plan: InstanceId) {
+async fn look(shop: &Shop, order: InstanceId, planned: InstanceId) {
     let reader = shop.options("shop_support").connect().await.unwrap();
     let client = Client::new(reader);
-    assert!(client.get(order).await.unwrap().is_some());
+    assert!(client.find(order).await.unwrap().is_some());
     let page = ListRequest {
         limit: 10,
         ..ListRequest::default()
     };
     assert!(!client.list(page).await.unwrap().instances.is_empty());
     client.count(Filter::default()).await.unwrap();
-    client.rounds(order).await.unwrap();
-    client.signals(order, None).await.unwrap();
-    client.operations(None).await.unwrap();
-    client.queues().await.unwrap();
-    client.workers().await.unwrap();
-    client.doctor().await.unwrap();
-    assert!(!client.histories(plan).await.unwrap().is_empty());
+    let admin = client.admin();
+    admin.rounds(order).await.unwrap();
+    admin.signals(order, None).await.unwrap();
+    admin.operations(None).await.unwrap();
+    admin.queues().await.unwrap();
+    admin.workers().await.unwrap();
+    admin.doctor().await.unwrap();
+    assert!(!admin.histories(planned).await.unwrap().is_empty());
 }

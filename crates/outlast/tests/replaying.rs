@@ -1,14 +1,18 @@
-//! Recorded histories against code, with `outlast::testing::replay`.
+//! Recorded histories against code, with `outlast::testing::Replay`.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 #[path = "workflows/support.rs"]
 mod support;
 
-use outlast::EventKind;
 use outlast::prelude::*;
-use outlast::testing::{Harness, ReplayError, replay_with};
+use outlast::store::EventKind;
+use outlast::testing::{Harness, Replay, ReplayError};
 use outlast::workflow::{ChildCancelAnswer, ChildSignalAnswer};
+use outlast::{Durable, Fails, New, Workflow};
+use serde::de::DeserializeOwned;
+use std::any::type_name;
+use std::error::Error;
 use std::sync::LazyLock;
 use std::time::SystemTime;
 use support::*;
@@ -17,7 +21,7 @@ use support::*;
 #[test]
 fn a_history_that_stores_answers_as_strings_replays() {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Wait).await?;
+        let kid = flow.spawn(Kid::with(Say::Wait)).await?;
         let child = kid.child();
         let signalled = [
             child.signal(Go(1)).await?,
@@ -72,7 +76,9 @@ fn a_history_that_stores_answers_as_strings_replays() {
             { "seq": 12, "at": 0, "kind": "run_completed", "data": {} },
         ],
     });
-    replay_with(code.clone(), &history.to_string()).unwrap();
+    Replay::of(code.clone())
+        .check(&history.to_string())
+        .unwrap();
     let other = history.to_string().replace("after them", "another");
     assert!(difference(code, &other).contains("another"));
 }
@@ -94,6 +100,7 @@ on_both_stores!(
     every_run_replays_after_continue_as_new,
     a_replay_of_code_that_reads_a_clock_names_the_call_and_flow_now,
     a_history_of_another_workflow_or_version_is_refused,
+    a_replay_reads_the_values_of_failures_by_their_types,
 );
 
 /// A workflow that runs a step, starts two children, signals one and cancels the other. Then it
@@ -108,9 +115,9 @@ fn parent_of(log: &Log, given: Say) -> Script {
         let (log, given) = (log.clone(), given.clone());
         async move {
             log.step(&flow, "count", 1).await?;
-            let kid = flow.start_child::<Kid>(given).await?;
+            let kid = flow.spawn(Kid::with(given)).await?;
             kid.child().signal(Halt(1)).await?;
-            let other = flow.start_child::<Kid>(Say::Stubborn(3)).await?;
+            let other = flow.spawn(Kid::with(Say::Stubborn(3))).await?;
             other.child().cancel("not needed").await?;
             Ok((kid.join().await?, other.join().await?))
         }
@@ -130,26 +137,27 @@ async fn recorded(harness: &mut Harness) -> (Scripted, String, String) {
     (id, waits, ended)
 }
 
-async fn exported(client: &Client, id: Scripted, run: Option<i32>) -> String {
-    let history = client.export(id, run).await.unwrap().unwrap();
+async fn exported(harness: &Harness, id: Scripted, run: Option<i32>) -> String {
+    let admin = harness.client().admin();
+    let history = admin.export(id, run).await.unwrap().unwrap();
     serde_json::to_string(&history).unwrap()
 }
 
 #[track_caller]
 fn difference(code: Script, history: &str) -> String {
-    match replay_with(code, history) {
+    match Replay::of(code).check(history) {
         Err(ReplayError::Differs { expected, found }) => format!("{expected} | {found}"),
         other => panic!("it differs, and the answer is {other:?}"),
     }
 }
 
 /// Returns all that a run could have touched: its children, their inboxes, and every history.
-async fn family(client: &Client, id: Scripted) -> String {
-    let children = children(client, id).await;
+async fn family(harness: &Harness, id: Scripted) -> String {
+    let children = children(harness, id).await;
     let mut seen = format!("{children:?}");
     for id in children.iter().map(|child| child.id).chain([id.get()]) {
-        let inbox = client.signals(id, None).await.unwrap();
-        let events = history_words(client, id).await;
+        let inbox = harness.client().admin().signals(id, None).await.unwrap();
+        let events = history_words(harness, id).await;
         seen.push_str(&format!("\n{id}: {inbox:?} {events:?}"));
     }
     seen
@@ -163,13 +171,13 @@ async fn a_replay_runs_no_step_and_sends_nothing(ground: Ground) {
     let waits = exported(&harness, id, None).await;
     let (seen, stored) = (family(&harness, id).await, ground.everything().await);
     assert!(seen.contains("halt"), "the signal is in an inbox: {seen}");
-    replay_with(code.clone(), &waits).unwrap();
+    Replay::of(code.clone()).check(&waits).unwrap();
     assert_eq!(family(&harness, id).await, seen);
     assert!(ground.everything().await == stored, "nothing is written");
     let (_, waits, ended) = recorded(&mut harness).await;
     let (steps, stored) = (log.entries(), ground.everything().await);
-    replay_with(code.clone(), &waits).unwrap();
-    replay_with(code, &ended).unwrap();
+    Replay::of(code.clone()).check(&waits).unwrap();
+    Replay::of(code).check(&ended).unwrap();
     assert_eq!(log.entries(), steps);
     assert!(ground.everything().await == stored, "nothing is written");
 }
@@ -181,7 +189,9 @@ async fn a_replay_stops_at_the_end_of_the_history(ground: Ground) {
     let (_, waits, _) = recorded(&mut harness).await;
     let mut history: Value = serde_json::from_str(&waits).unwrap();
     history["events"].as_array_mut().unwrap().truncate(1);
-    replay_with(parent(&log), &history.to_string()).unwrap();
+    Replay::of(parent(&log))
+        .check(&history.to_string())
+        .unwrap();
     assert_eq!(log.times("count"), 1);
 }
 
@@ -224,7 +234,7 @@ fn ends_by(how: How) -> Script {
         let asked = flow.signal::<Go>().await.err().expect("it is cancelled");
         match how {
             How::Completes => Ok(1),
-            How::Fails => Err(flow.fail("it did not like that")),
+            How::Fails => flow.fail("it did not like that"),
             How::ReturnsTheCancel => Err(asked),
             How::ContinuesAsNew => flow.continue_as_new(json!("again")),
         }
@@ -241,10 +251,10 @@ async fn code_that_ends_in_another_way_differs(ground: Ground) {
     for (how, kind) in ways {
         let mut harness = ground.runs(ends_by(how)).await;
         let id = begin_and_run(&mut harness, ()).await;
-        harness.cancel(id, Note::by("ada")).await.unwrap();
+        harness.client().admin().cancel(id, ada()).await.unwrap();
         harness.run().await;
         let history = exported(&harness, id, Some(1)).await;
-        replay_with(ends_by(how), &history).unwrap();
+        Replay::of(ends_by(how)).check(&history).unwrap();
         for (how, other) in ways.into_iter().filter(|(_, other)| *other != kind) {
             let difference = difference(ends_by(how), &history);
             let expected = format!("event 4: {kind} | its end by {other}");
@@ -266,7 +276,7 @@ async fn a_history_that_ends_with_a_panic_fits_code_that_panics(ground: Ground) 
     let mut harness = ground.runs(build(true)).await;
     let id = begin_and_run(&mut harness, ()).await;
     let history = exported(&harness, id, None).await;
-    replay_with(build(true), &history).unwrap();
+    Replay::of(build(true)).check(&history).unwrap();
     let difference = difference(build(false), &history);
     let expected = "event 3: run_failed | its end by run_completed";
     assert!(difference.starts_with(expected), "{difference}");
@@ -276,9 +286,9 @@ async fn every_run_replays_after_continue_as_new(ground: Ground) {
     let build = |more: u64| {
         script(move |flow, input: Value| async move {
             let left = input.as_u64().unwrap();
-            flow.child::<Kid>(Say::Give(left + more)).await?;
+            flow.run(Kid::with(Say::Give(left + more))).await?;
             match left {
-                0 => Ok(flow.run()),
+                0 => Ok(flow.run_number()),
                 _ => flow.continue_as_new(left - 1),
             }
         })
@@ -288,7 +298,7 @@ async fn every_run_replays_after_continue_as_new(ground: Ground) {
     assert_eq!(output(&get(&harness, id).await), json!(3));
     for run in 1..=3 {
         let history = exported(&harness, id, Some(run)).await;
-        replay_with(build(0), &history).unwrap();
+        Replay::of(build(0)).check(&history).unwrap();
         // A replay compares the inputs of earlier runs, too.
         let difference = difference(build(1), &history);
         assert!(difference.contains("given something else"), "{difference}");
@@ -305,7 +315,7 @@ fn clock() -> Duration {
 async fn a_replay_of_code_that_reads_a_clock_names_the_call_and_flow_now(ground: Ground) {
     let child = script(|flow, _| async move {
         let nanos = u64::try_from(clock().as_nanos()).unwrap();
-        let kid = flow.start_child::<Kid>(Say::Sleep(1000, nanos)).await?;
+        let kid = flow.spawn(Kid::with(Say::Sleep(1000, nanos))).await?;
         kid.join().await
     });
     let sleep = script(|flow, _| async move {
@@ -337,12 +347,14 @@ async fn a_replay_of_code_that_reads_a_clock_names_the_call_and_flow_now(ground:
 /// The next version of the workflow of the tests.
 struct Second;
 
-impl Workflow for Second {
+impl Durable for Second {
     const NAME: &'static str = Script::NAME;
     const VERSION: i32 = 2;
     type Input = Value;
     type Output = u64;
+}
 
+impl Workflow for Second {
     async fn run(&self, flow: Flow, _: Value) -> FlowResult<u64> {
         number(&flow, "count", 1).await
     }
@@ -351,9 +363,9 @@ impl Workflow for Second {
 async fn a_history_of_another_workflow_or_version_is_refused(ground: Ground) {
     let mut harness = ground.runs(parent(&Log::default())).await;
     let (_, waits, _) = recorded(&mut harness).await;
-    let of_another = replay_with(Kid, &waits).unwrap_err();
-    let of_another_version = replay_with(Second, &waits).unwrap_err();
-    let unreadable = replay_with(Kid, "{}").unwrap_err();
+    let of_another = Replay::of(Kid).check(&waits).unwrap_err();
+    let of_another_version = Replay::of(Second).check(&waits).unwrap_err();
+    let unreadable = Replay::of(Kid).check("{}").unwrap_err();
     for refused in [&of_another, &of_another_version, &unreadable] {
         assert!(matches!(refused, ReplayError::Unreadable(_)), "{refused}");
     }
@@ -365,4 +377,57 @@ async fn a_history_of_another_workflow_or_version_is_refused(ground: Ground) {
         of_another_version.to_string(),
         "history is of script/1, and the code is script/2"
     );
+}
+
+/// An error of a job, and a type of another build that does not read it.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+enum Refusal {
+    #[error("sold out")]
+    SoldOut,
+    #[error("closed")]
+    Closed,
+}
+
+#[job(attempts = 1)]
+async fn reserve() -> Result<u64, Refusal> {
+    Err(Refusal::SoldOut)
+}
+
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+enum Closed {
+    #[error("closed")]
+    Closed,
+}
+
+#[job(name = "reserve", attempts = 1)]
+async fn reserve_later() -> Result<u64, Closed> {
+    Err(Closed::Closed)
+}
+
+/// A workflow that reads the failure of its job, and goes on whether it can or not.
+fn reads<D>(job: fn() -> New<D>) -> Script
+where
+    D: Fails<Error: Error + DeserializeOwned + Send + Sync> + Durable<Output = u64>,
+{
+    script(move |flow, _| async move {
+        let failed = flow.run(job()).await.unwrap_err();
+        let is_read = failed.downcast::<D>().is_ok();
+        number(&flow, "after it", 1).await?;
+        Ok(is_read)
+    })
+}
+
+async fn a_replay_reads_the_values_of_failures_by_their_types(ground: Ground) {
+    let code = reads(reserve::with);
+    let worker = ground.worker().register(code.clone()).register(reserve);
+    let mut harness = worker.build().await.unwrap();
+    let id = begin_and_run(&mut harness, ()).await;
+    assert_eq!(output(&get(&harness, id).await), json!(true));
+    let history = exported(&harness, id, None).await;
+    Replay::of(code).check(&history).unwrap();
+    let difference = difference(reads(reserve_later::with), &history);
+    let expected = "event 3: activity_failed \"reserve\" of call 1 | the type";
+    assert!(difference.starts_with(expected), "{difference}");
+    assert!(difference.contains(type_name::<Closed>()), "{difference}");
+    assert!(difference.contains("unknown variant"), "{difference}");
 }

@@ -8,12 +8,11 @@
 mod support;
 
 use outlast::prelude::*;
-use outlast::{ListRequest, NewInstance, NewSignal};
-use outlast_core::{
-    Claim, ClaimRequest, Commit, Inspect, Join, Json, MachineVersion, NewWorker,
-    Outcome as Written, Proceed, SignalOrInsert, Store, Target,
+use outlast::store::{
+    Claim, ClaimRequest, Commit, Inspect, Join, Json, ListRequest, MachineVersion, NewInstance,
+    NewSignal, NewWorker, Outcome as Written, Proceed, SignalOrInsert, Store, Target,
 };
-use outlast_postgres::Postgres;
+use outlast::{Client, Failure, InstanceId, Job, JobError, Outcome, Postgres, StepError};
 use std::error::Error as StdError;
 use std::fmt::{Debug, Write};
 use std::sync::{Mutex, Once};
@@ -110,8 +109,8 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
 /// A machine that goes through every outcome with the secret in its state.
 struct Keeper;
 
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
+#[derive(Clone)]
 enum Way {
     Start(String),
     Told(String),
@@ -128,22 +127,15 @@ enum Way {
     Number(u64),
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Told {
     secret: String,
 }
 
-impl Signal for Told {
-    const NAME: &'static str = "told";
-}
-
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "told")]
 struct Numbered {
     secret: u64,
-}
-
-impl Signal for Numbered {
-    const NAME: &'static str = "told";
 }
 
 impl Machine for Keeper {
@@ -153,8 +145,8 @@ impl Machine for Keeper {
 
     async fn step(&self, state: Way, cx: &Context) -> StepResult<Self> {
         note_debug(cx);
-        Ok(match state {
-            Way::Start(secret) => wait_for([Told::NAME]).then(Way::Told(secret)),
+        match state {
+            Way::Start(secret) => wait_for::<Told>().then(Way::Told(secret)),
             Way::Told(secret) => {
                 // The payload is read as another type. The error quotes what it has found.
                 let mistaken = cx.received::<Numbered>().err().unwrap();
@@ -170,39 +162,34 @@ impl Machine for Keeper {
                     Way::FailTwice,
                     Way::TooLarge,
                 ];
-                let children = ways.map(|way| New::<Keeper>(way(secret.clone())));
-                let children = fan_out(children).and([New::<Errand>(secret.clone())]);
+                let children = ways.map(|way| Keeper::with(way(secret.clone())));
+                let children = fan_out(children).and([Errand::with(secret.clone())]);
                 note_debug(&children);
                 children.then(Way::Joined(secret))
             }
             Way::Joined(secret) => {
                 note_debug(&cx.children::<Keeper>()?);
                 note_debug(&cx.round());
-                Outcome::done(secret)
+                done(secret)
             }
-            Way::Done(secret) => Outcome::next(Way::Joined(secret)),
-            Way::Retry(secret) if cx.attempt() == 0 => Outcome::retry(Duration::ZERO, secret),
-            Way::Retry(secret) => Outcome::requeue(Way::Joined(secret)),
-            Way::Stop(secret) => Outcome::fail(secret),
-            Way::Cancel(secret) => Outcome::cancelled(secret),
+            Way::Done(secret) => next(Way::Joined(secret)),
+            Way::Retry(secret) if cx.attempt() == 0 => retry(Duration::ZERO, secret),
+            Way::Retry(secret) => Ok(Outcome::requeue(Way::Joined(secret))),
+            Way::Stop(secret) => fail(secret),
+            Way::Cancel(secret) => Ok(Outcome::cancelled(secret)),
             Way::Fail(secret) | Way::FailTwice(secret) => return Err(StepError::new(secret)),
             Way::Fatal(secret) => return Err(StepError::fatal(secret)),
             Way::Panic(secret) => std::panic::resume_unwind(Box::new(secret)),
-            Way::TooLarge(secret) => Outcome::done(secret.repeat(1_000_000)),
-            Way::Number(_) => Outcome::done(String::new()),
-        })
+            Way::TooLarge(secret) => done(secret.repeat(1_000_000)),
+            Way::Number(_) => done(String::new()),
+        }
     }
 
-    async fn on_failure(
-        &self,
-        state: Way,
-        failure: outlast::Failure,
-        _: &Context,
-    ) -> StepResult<Self> {
+    async fn on_failure(&self, state: Way, failure: Failure, _: &Context) -> StepResult<Self> {
         if let Way::FailTwice(secret) = state {
             return Err(StepError::new(secret));
         }
-        Ok(Outcome::fail(failure))
+        fail(failure)
     }
 }
 
@@ -215,8 +202,8 @@ impl Job for Errand {
     type Args = String;
     type Output = String;
 
-    async fn perform(&self, secret: String, _: &Context) -> Result<String, outlast::JobError> {
-        Err(outlast::JobError::retry_after(Duration::ZERO, secret))
+    async fn perform(&self, secret: String, _: &Context) -> Result<String, JobError> {
+        Err(JobError::retry_after(Duration::ZERO, secret))
     }
 }
 
@@ -225,42 +212,43 @@ async fn payloads_of_instances_are_not_in_the_log_or_in_debug_output<S: Store + 
 ) {
     listen();
     let engine = Engine::builder(store.clone())
-        .machine(Keeper)
-        .machine(Errand)
+        .register(Keeper)
+        .register(Errand)
         .queue("default", 4)
         .failures_not_in_logs()
         .start()
         .await
         .unwrap();
     note_debug(&engine);
-    let client: &Client = &engine;
+    let client = engine.client();
 
-    let new = New::<Keeper>(Way::Start(SECRET.into())).key("kept");
+    let new = Keeper::with(Way::Start(SECRET.into())).key("kept");
     note_debug(&new);
     note_debug(
         &client
-            .prepare(New::<Keeper>(Way::Start(SECRET.into())))
+            .prepare(Keeper::with(Way::Start(SECRET.into())))
             .unwrap(),
     );
-    let id = insert(client, new).await;
+    let keeper = insert(client, new).await;
+    note_debug(&keeper);
     let signal = || Told {
         secret: SECRET.into(),
     };
-    note_debug(&client.signal(id, signal()));
-    client.signal(id, signal()).dedup("evt").await.unwrap();
-    assert_eq!(client.wait(id, LONG).await.unwrap(), SECRET);
+    note_debug(&keeper.signal(signal()));
+    keeper.signal(signal()).dedup("evt").await.unwrap();
+    assert_eq!(keeper.output().timeout(LONG).await.unwrap(), SECRET);
 
     // The machine cannot decode this state.
     let unreadable = NewInstance::new("keeper", "number", Json::of(SECRET).unwrap());
     note_debug(&unreadable);
-    let answers = client.insert_rows(vec![unreadable]).await.unwrap();
+    let answers = client.admin().insert_rows(vec![unreadable]).await.unwrap();
     let unreadable = answers[0].new_id().unwrap();
-    let ended = client.wait_ended(unreadable, LONG).await.unwrap();
+    let ended = client.admin().wait_ended(unreadable, LONG).await.unwrap();
     note_debug(&ended);
 
-    note_everything_stored(client, id.get()).await;
+    note_everything_stored(client, keeper.id().get()).await;
     note_wire_types(&store).await;
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
     assert_nothing_leaked();
 }
 
@@ -280,11 +268,11 @@ async fn note_everything_stored(client: &Client, parent: InstanceId) {
         "the secret is where it belongs: {with_secret}"
     );
     note_debug(&page);
-    let children = client.children(parent).await.unwrap();
+    let children = client.admin().children(parent).await.unwrap();
     assert_eq!(children.len(), 10);
     note_debug(&children);
     for child in children {
-        note_debug(&client.get(child.id).await.unwrap());
+        note_debug(&client.find(child.id).await.unwrap());
     }
 }
 
@@ -388,20 +376,21 @@ where
     const TEXT: &str = "for the log by default";
     listen();
     let engine = Engine::builder(store)
-        .machine(Keeper)
+        .register(Keeper)
         .queue("default", 1)
         .start()
         .await
         .unwrap();
-    let id = insert(&engine, New::<Keeper>(Way::Fail(TEXT.into()))).await;
-    engine.wait_ended(id.get(), LONG).await.unwrap();
+    let failing = insert(engine.client(), Keeper::with(Way::Fail(TEXT.into()))).await;
+    failing.ended().timeout(LONG).await.unwrap();
     // Serde quotes a state that does not decode. The log must not.
     let unreadable = NewInstance::new("keeper", "number", Json::of(SECRET).unwrap());
-    let answers = engine.insert_rows(vec![unreadable]).await.unwrap();
-    let ended = engine.wait_ended(answers[0].new_id().unwrap(), LONG).await;
+    let admin = engine.client().admin();
+    let answers = admin.insert_rows(vec![unreadable]).await.unwrap();
+    let ended = admin.wait_ended(answers[0].new_id().unwrap(), LONG).await;
     let error = ended.unwrap().last_error.unwrap();
     assert!(error.contains(SECRET), "{error}");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
     assert!(is_logged(TEXT));
     assert_nothing_leaked();
 }
@@ -414,15 +403,15 @@ where
     listen();
     let fails = async |text: &str, asks: bool| {
         let keys = outlast::codec::Keyring::new("k", &[1; 32]).unwrap();
-        let builder = Engine::builder(store.clone()).machine(Keeper).codec(keys);
+        let builder = Engine::builder(store.clone()).register(Keeper).codec(keys);
         let builder = match asks {
             true => builder.failures_in_logs(),
             false => builder,
         };
         let engine = builder.queue("default", 1).start().await.unwrap();
-        let id = insert(&engine, New::<Keeper>(Way::Fail(text.into()))).await;
-        engine.wait_ended(id.get(), LONG).await.unwrap();
-        engine.shutdown().await;
+        let failing = insert(engine.client(), Keeper::with(Way::Fail(text.into()))).await;
+        failing.ended().timeout(LONG).await.unwrap();
+        engine.shutdown().await.unwrap();
     };
     fails("kept out of the log", false).await;
     fails("for the log, please", true).await;
@@ -473,19 +462,19 @@ async fn refused(store: Postgres) {
     note_error(&error);
 
     let engine = Engine::builder(store.clone())
-        .machine(Keeper)
+        .register(Keeper)
         .queue("default", 1)
         .start()
         .await
         .unwrap();
     // The database refuses the outcome, and the instance fails with that error.
-    let id = insert(&engine, New::<Keeper>(Way::Done(SECRET.into()))).await;
-    let ended = engine.wait_ended(id.get(), LONG).await.unwrap();
+    let refused = insert(engine.client(), Keeper::with(Way::Done(SECRET.into()))).await;
+    let ended = refused.ended().timeout(LONG).await.unwrap();
     let last_error = ended.last_error.clone().unwrap_or_default();
     assert!(last_error.contains("no_secrets"), "{last_error}");
     assert!(!last_error.contains(SECRET), "{last_error}");
     note_debug(&ended);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
     let has_driver_log = SEEN.lock().unwrap().contains("log: tokio_postgres");
     assert!(has_driver_log, "the log of the driver is noted");
     assert_nothing_leaked();

@@ -8,8 +8,8 @@
 //! cargo run -p outlast-examples --bin backoff
 //! ```
 
-use anyhow::Context as _;
 use outlast::prelude::*;
+use outlast::{Failure, Status};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -19,8 +19,7 @@ struct Booking {
     bank: Bank,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Invoice {
     Charge { account: String },
 }
@@ -34,19 +33,17 @@ impl Machine for Booking {
         let Invoice::Charge { account } = state;
         // Every attempt of this step has the same key, so the bank charges once.
         let receipt = self.bank.charge(&account, &cx.idempotency_key())?;
-        Ok(Outcome::done(receipt))
+        done(receipt)
     }
 
     async fn on_failure(&self, _: Invoice, failure: Failure, cx: &Context) -> StepResult<Self> {
         let tried = cx.attempt() + 1;
         println!("attempt {tried} of instance {}: {failure}", cx.id());
         if tried == ATTEMPTS {
-            return Ok(Outcome::fail(format_args!(
-                "gave up after {tried} attempts: {failure}"
-            )));
+            return fail(format_args!("gave up after {tried} attempts: {failure}"));
         }
         let delay = Duration::from_millis(50) * 2u32.pow(cx.attempt());
-        Ok(Outcome::retry(delay, failure))
+        retry(delay, failure)
     }
 }
 
@@ -69,51 +66,35 @@ impl Bank {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> outlast::Result<()> {
     let bank = Bank::default();
     let engine = outlast_examples::engine()
         .await?
-        .machine(Booking { bank })
-        .queue("default", 10)
+        .register(Booking { bank })
         .start()
         .await?;
 
     let started = Instant::now();
+    let account = "ada's".into();
     let invoice = engine
-        .insert(New::<Booking>(Invoice::Charge {
-            account: "ada's".into(),
-        }))
+        .start(Booking::with(Invoice::Charge { account }))
         .await?;
-    let receipt = engine.wait(invoice, Duration::from_secs(10)).await?;
-    println!(
-        "{receipt} at the third attempt, after {:?}",
-        started.elapsed()
-    );
+    let receipt = invoice.output().timeout(MINUTE).await?;
+    let elapsed = started.elapsed();
+    println!("{receipt} at the third attempt, after {elapsed:?}");
     assert_eq!(receipt, "charged ada's");
-    assert!(
-        started.elapsed() >= Duration::from_millis(50 + 100),
-        "the pauses were not kept"
-    );
+    let pauses = Duration::from_millis(50 + 100);
+    assert!(elapsed >= pauses, "the pauses were not kept");
 
+    let account = "nobody's".into();
     let invoice = engine
-        .insert(New::<Booking>(Invoice::Charge {
-            account: "nobody's".into(),
-        }))
+        .start(Booking::with(Invoice::Charge { account }))
         .await?;
-    let id = invoice.id().context("the instance has no id")?;
-    let error = engine
-        .wait(id, Duration::from_secs(10))
-        .await
-        .expect_err("there is no such account");
-    println!("{error}");
-    assert!(
-        error
-            .to_string()
-            .ends_with("gave up after 4 attempts: no such account")
-    );
-    let row = engine.get(id).await?.context("it is kept for a week")?;
-    assert_eq!((row.status, row.attempt), (Status::Failed, 3));
+    let ended = invoice.ended().timeout(MINUTE).await?;
+    assert_eq!((ended.status, ended.attempt), (Status::Failed, 3));
+    let error = ended.last_error.as_deref();
+    println!("{error:?}");
+    assert_eq!(error, Some("gave up after 4 attempts: no such account"));
 
-    engine.shutdown().await;
-    Ok(())
+    engine.shutdown().await
 }

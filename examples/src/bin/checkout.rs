@@ -12,20 +12,15 @@ use outlast::prelude::*;
 /// Holds what the steps need: clients of other services, pools, settings.
 struct Checkout;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Order {
     Start { number: u64, pay_within: Duration },
     Ship { number: u64 },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct PaymentConfirmed {
     amount: u64,
-}
-
-impl Signal for PaymentConfirmed {
-    const NAME: &'static str = "payment_confirmed";
 }
 
 impl Machine for Checkout {
@@ -34,69 +29,53 @@ impl Machine for Checkout {
     type Output = String;
 
     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Order::Start { number, pay_within } => wait_for([PaymentConfirmed::NAME])
+        match state {
+            Order::Start { number, pay_within } => wait_for::<PaymentConfirmed>()
                 .timeout(pay_within)
                 .then(Order::Ship { number }),
             Order::Ship { number } => match cx.received::<PaymentConfirmed>()? {
-                Some(paid) => {
-                    Outcome::done(format!("order {number}, {} paid, shipped", paid.amount))
-                }
-                None => Outcome::fail(format_args!("order {number} was never paid")),
+                Some(paid) => done(format!("order {number}, {} paid, shipped", paid.amount)),
+                None => fail(format_args!("order {number} was never paid")),
             },
-        })
+        }
     }
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> outlast::Result<()> {
     let engine = outlast_examples::engine()
         .await?
-        .machine(Checkout)
-        .queue("default", 10)
+        .register(Checkout)
         .start()
         .await?;
 
-    let start = Order::Start {
+    let order = Order::Start {
         number: 42,
-        pay_within: Duration::from_secs(3600),
+        pay_within: HOUR,
     };
-    let paid = engine
-        .insert(New::<Checkout>(start).key("order:42"))
-        .await?;
-    let start = Order::Start {
+    let paid = engine.start(Checkout::with(order).key("order:42")).await?;
+    let order = Order::Start {
         number: 43,
         pay_within: Duration::from_millis(300),
     };
-    let unpaid = engine
-        .insert(New::<Checkout>(start).key("order:43"))
-        .await?;
+    let unpaid = engine.start(Checkout::with(order).key("order:43")).await?;
 
     // The bank calls twice: the dedup key makes the second call harmless.
-    for call in ["first", "second"] {
+    for is_new in [true, false] {
         let payment = PaymentConfirmed { amount: 100 };
-        let delivery = engine
-            .signal(Checkout::key("order:42"), payment)
-            .dedup("payment-7")
-            .await?;
-        println!("the {call} call: {delivery:?}");
+        let sent = paid.signal(payment).dedup("payment-7").await?;
+        println!("{sent:?}");
+        assert_eq!(sent.is_new, is_new);
     }
 
-    let receipt = engine.wait(paid, Duration::from_secs(10)).await?;
+    let receipt = paid.output().timeout(MINUTE).await?;
     println!("{receipt}");
     assert_eq!(receipt, "order 42, 100 paid, shipped");
 
-    let error = engine
-        .wait(unpaid, Duration::from_secs(10))
-        .await
-        .expect_err("nobody pays for order 43");
+    let unpaid = unpaid.output().timeout(MINUTE).await;
+    let error = unpaid.expect_err("nobody pays for order 43").to_string();
     println!("{error}");
-    assert!(
-        error
-            .to_string()
-            .ends_with("failed: order 43 was never paid")
-    );
+    assert!(error.ends_with("failed: order 43 was never paid"));
 
-    engine.shutdown().await;
-    Ok(())
+    engine.shutdown().await
 }

@@ -8,15 +8,14 @@
 //! cargo run -p outlast-examples --bin compensate
 //! ```
 
-use anyhow::{Result, ensure};
 use outlast::prelude::*;
-use outlast::{CancelAnswer, WaitError};
-use std::sync::Mutex;
+use outlast::store::CancelAnswer;
+use outlast::{Note, Outcome, Status, WaitError};
+use std::sync::{Mutex, PoisonError};
 
 struct Trip;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Booking {
     Flight,
     Hotel { flight: String },
@@ -27,12 +26,8 @@ enum Booking {
     Undone,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Paid;
-
-impl Signal for Paid {
-    const NAME: &'static str = "paid";
-}
 
 impl Machine for Trip {
     const NAME: &'static str = "trip";
@@ -40,41 +35,46 @@ impl Machine for Trip {
     type Output = String;
 
     async fn step(&self, booking: Booking, cx: &Context) -> StepResult<Self> {
-        Ok(match booking {
-            Booking::Flight => Outcome::next(Booking::Hotel {
+        match booking {
+            Booking::Flight => next(Booking::Hotel {
                 flight: effect("book flight"),
             }),
             Booking::Hotel { flight } => {
                 let hotel = effect("book hotel");
-                wait_for([Paid::NAME]).then(Booking::Pay { flight, hotel })
+                wait_for::<Paid>().then(Booking::Pay { flight, hotel })
             }
-            Booking::Pay { .. } => Outcome::next(Booking::Travel),
-            Booking::Travel => Outcome::done("bon voyage".to_owned()),
+            Booking::Pay { .. } => next(Booking::Travel),
+            Booking::Travel => done("bon voyage".to_owned()),
             Booking::CancelHotel { flight, hotel } => {
                 effect(&format!("undo {hotel}"));
-                Outcome::next(Booking::CancelFlight { flight })
+                next(Booking::CancelFlight { flight })
             }
             Booking::CancelFlight { flight } => {
                 effect(&format!("undo {flight}"));
-                Outcome::next(Booking::Undone)
+                next(Booking::Undone)
             }
-            Booking::Undone => Outcome::cancelled(cx.cancel_reason().unwrap_or("cancelled")),
-        })
+            Booking::Undone => cancelled(cx),
+        }
     }
 
     async fn on_cancel(&self, booking: Booking, cx: &Context) -> StepResult<Self> {
-        Ok(match booking {
+        match booking {
             // Nothing is booked yet.
-            Booking::Flight => Outcome::cancelled(cx.cancel_reason().unwrap_or("cancelled")),
-            Booking::Hotel { flight } => Outcome::next(Booking::CancelFlight { flight }),
-            Booking::Pay { flight, hotel } => Outcome::next(Booking::CancelHotel { flight, hotel }),
+            Booking::Flight => cancelled(cx),
+            Booking::Hotel { flight } => next(Booking::CancelFlight { flight }),
+            Booking::Pay { flight, hotel } => next(Booking::CancelHotel { flight, hotel }),
             // Too late to cancel: continue as before.
-            Booking::Travel => Outcome::next(Booking::Travel),
+            Booking::Travel => next(Booking::Travel),
             undoing @ (Booking::CancelHotel { .. }
             | Booking::CancelFlight { .. }
-            | Booking::Undone) => Outcome::next(undoing),
-        })
+            | Booking::Undone) => next(undoing),
+        }
     }
+}
+
+fn cancelled(cx: &Context) -> StepResult<Trip> {
+    let reason = cx.cancel_reason().unwrap_or("cancelled");
+    Ok(Outcome::cancelled(reason))
 }
 
 /// The effects on the outside world, in order.
@@ -82,46 +82,46 @@ static EFFECTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn effect(what: &str) -> String {
     println!("{what}");
-    if let Ok(mut effects) = EFFECTS.lock() {
-        effects.push(what.to_owned());
-    }
+    let mut effects = EFFECTS.lock().unwrap_or_else(PoisonError::into_inner);
+    effects.push(what.to_owned());
     what.trim_start_matches("book ").to_owned()
 }
 
+fn effects() -> Vec<String> {
+    let effects = EFFECTS.lock().unwrap_or_else(PoisonError::into_inner);
+    effects.clone()
+}
+
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
     let engine = outlast_examples::engine()
         .await?
-        .machine(Trip)
-        .queue("default", 10)
+        .register(Trip)
         .start()
         .await?;
 
-    let trip = engine.insert(New::<Trip>(Booking::Flight)).await?;
-    let Some(id) = trip.id() else {
-        anyhow::bail!("its key is free");
-    };
-    let waits = engine.wait_settled(id, Duration::from_secs(10)).await?;
-    ensure!(waits.status == Status::AwaitingSignal);
+    let trip = engine.start(Trip::with(Booking::Flight)).await?;
+    let waits = trip.settled().timeout(MINUTE).await?;
+    assert_eq!(waits.status, Status::AwaitingSignal);
 
     let note = Note::by("ada").because("it rains there");
-    let answer = engine.cancel(id, note.clone()).await?;
-    ensure!(answer == CancelAnswer::Requested(Status::AwaitingSignal));
-    match engine.wait(trip, Duration::from_secs(10)).await {
+    let answer = trip.cancel(note.clone()).await?;
+    assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingSignal));
+    match trip.output().timeout(MINUTE).await {
         Err(WaitError::Ended { status, reason, .. }) => {
             println!("{status}: {}", reason.as_deref().unwrap_or_default());
-            ensure!(status == Status::Cancelled);
-            ensure!(reason.as_deref() == Some("cancelled by ada: it rains there"));
+            assert_eq!(status, Status::Cancelled);
+            assert_eq!(reason.as_deref(), Some("cancelled by ada: it rains there"));
         }
-        other => anyhow::bail!("it was cancelled, and not {other:?}"),
+        other => panic!("it was cancelled, and not {other:?}"),
     }
     // A second request changes nothing.
-    let answer = engine.cancel(id, note).await?;
-    ensure!(answer == CancelAnswer::AlreadyEnded(Status::Cancelled));
+    let answer = trip.cancel(note).await?;
+    assert_eq!(answer, CancelAnswer::AlreadyEnded(Status::Cancelled));
 
-    let effects = EFFECTS.lock().map(|effects| effects.clone());
-    let expected = ["book flight", "book hotel", "undo hotel", "undo flight"];
-    ensure!(effects.unwrap_or_default() == expected);
-    engine.shutdown().await;
-    Ok(())
+    assert_eq!(
+        effects(),
+        ["book flight", "book hotel", "undo hotel", "undo flight"]
+    );
+    engine.shutdown().await
 }

@@ -8,29 +8,25 @@
 //! cargo run -p outlast-examples --bin encrypted
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use outlast::codec::Keyring;
 use outlast::prelude::*;
+use outlast::{Roles, Status};
 use outlast_examples::{engine_on, shared_database};
 
 const CARD: &str = "4111 1111 1111 1111";
 
 struct Checkout;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Order {
     Start { card: String },
     Charge { card: String },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Approved {
     by: String,
-}
-
-impl Signal for Approved {
-    const NAME: &'static str = "approved";
 }
 
 impl Machine for Checkout {
@@ -39,13 +35,13 @@ impl Machine for Checkout {
     type Output = String;
 
     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Order::Start { card } => wait_for([Approved::NAME]).then(Order::Charge { card }),
+        match state {
+            Order::Start { card } => wait_for::<Approved>().then(Order::Charge { card }),
             Order::Charge { card } => match cx.received::<Approved>()? {
-                Some(approved) => Outcome::done(format!("{card} charged for {}", approved.by)),
-                None => Outcome::fail(format_args!("nobody approved of {card}")),
+                Some(approved) => done(format!("{card} charged for {}", approved.by)),
+                None => fail(format_args!("nobody approved of {card}")),
             },
-        })
+        }
     }
 }
 
@@ -57,10 +53,11 @@ async fn main() -> Result<()> {
     let (may, november) = (random_key()?, random_key()?);
 
     let engine = worker(&database, Keyring::new("2026-05", &may)?).await?;
-    let order = New::<Checkout>(Order::Start { card: CARD.into() });
-    let order = engine.insert(order).await?.id().context("it has no key")?;
-    engine.wait_settled(order, Duration::from_secs(10)).await?;
-    engine.shutdown().await;
+    let order = Checkout::with(Order::Start { card: CARD.into() });
+    let order = engine.start(order).await?;
+    order.settled().timeout(MINUTE).await?;
+    let id = order.id();
+    engine.shutdown().await?;
 
     // With the database but without the keys, only the status of the order is readable.
     let outsider = engine_on(&database)
@@ -68,45 +65,44 @@ async fn main() -> Result<()> {
         .roles(Roles::WEB)
         .start()
         .await?;
-    let stored = outsider.get(order).await?.context("it is stored")?;
+    let stored = outsider.handle(id).await?.instance().await?;
     println!("at {}, with {}", stored.step, stored.state.as_str());
-    ensure!(stored.step == "charge" && stored.status == Status::AwaitingSignal);
-    ensure!(stored.state.as_str().contains("2026-05") && !stored.state.as_str().contains(CARD));
-    outsider.shutdown().await;
+    assert_eq!(
+        (stored.step.as_str(), stored.status),
+        ("charge", Status::AwaitingSignal)
+    );
+    assert!(stored.state.as_str().contains("2026-05") && !stored.state.as_str().contains(CARD));
+    outsider.shutdown().await?;
 
     // The new key encrypts. The old key still decrypts values that were stored before.
     let keys = Keyring::new("2026-11", &november)?.and("2026-05", &may)?;
     let engine = worker(&database, keys).await?;
-    let approved = Approved { by: "Ada".into() };
-    engine.signal(order, approved).await?;
-    let output = engine.wait(order, Duration::from_secs(10)).await?;
+    let order = engine.handle(id).await?;
+    order.signal(Approved { by: "Ada".into() }).await?;
+    let output = order.output().timeout(MINUTE).await?;
     println!("{output}");
-    ensure!(output == format!("{CARD} charged for Ada"));
-    engine.shutdown().await;
+    assert_eq!(output, format!("{CARD} charged for Ada"));
+    engine.shutdown().await?;
 
     // A node without the new key gets an error that names the key.
-    let forgotten = Keyring::new("2026-05", &may)?;
-    let forgotten = engine_on(&database).await?.codec(forgotten);
-    let forgotten = forgotten.roles(Roles::WEB).start().await?;
-    let error = forgotten
-        .get(order)
+    let may = Keyring::new("2026-05", &may)?;
+    let forgotten = engine_on(&database).await?.codec(may).roles(Roles::WEB);
+    let forgotten = forgotten.start().await?;
+    let order = forgotten.handle(id).await?;
+    let error = order
+        .instance()
         .await
-        .err()
-        .context("it has no such key")?;
+        .expect_err("it has no such key")
+        .to_string();
     println!("{error}");
-    ensure!(
-        error
-            .to_string()
-            .contains("is encoded with key \"2026-11\"")
-    );
-    forgotten.shutdown().await;
+    assert!(error.contains("is encoded with key \"2026-11\""));
+    forgotten.shutdown().await?;
     Ok(())
 }
 
-async fn worker(database: &str, keys: Keyring) -> Result<Engine> {
+async fn worker(database: &str, keys: Keyring) -> outlast::Result<Engine> {
     let builder = engine_on(database).await?.codec(keys);
-    let builder = builder.machine(Checkout).queue("default", 10);
-    Ok(builder.start().await?)
+    Ok(builder.register(Checkout).start().await?)
 }
 
 /// For this example only.

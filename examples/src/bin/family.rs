@@ -5,14 +5,13 @@
 //! cargo run -p outlast-examples --bin family
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
-use outlast::CancelAnswer;
 use outlast::prelude::*;
+use outlast::store::{CancelAnswer, ClosePolicy};
+use outlast::{New, Note, Status};
 
 struct Conference;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Day {
     Open,
     Close,
@@ -21,12 +20,8 @@ enum Day {
     Over,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Finish;
-
-impl Signal for Finish {
-    const NAME: &'static str = "finish";
-}
 
 impl Machine for Conference {
     const NAME: &'static str = "conference";
@@ -34,7 +29,7 @@ impl Machine for Conference {
     type Output = ();
 
     async fn step(&self, day: Day, cx: &Context) -> StepResult<Self> {
-        Ok(match day {
+        match day {
             Day::Open => fan_out([
                 talk("keynote"),
                 // Continues when the conference ends. This is the default.
@@ -49,29 +44,28 @@ impl Machine for Conference {
             .then(Day::Close),
             Day::Close => {
                 let Some(keynote) = cx.round().first() else {
-                    return Ok(Outcome::fail("no keynote"));
+                    return fail("no keynote");
                 };
                 // Sent once, however often this step runs.
                 let keynote = cx.child(keynote.id).await?;
                 keynote.signal(Finish).await?;
-                Outcome::done(())
+                done(())
             }
             Day::Endless => fan_out([talk("panel"), talk("lunch")]).then(Day::Over),
-            Day::Over => Outcome::done(()),
-        })
+            Day::Over => done(()),
+        }
     }
 }
 
 fn talk(title: &str) -> New<Talk> {
-    New(Slot::Begin {
+    Talk::with(Slot::Begin {
         title: title.to_owned(),
     })
 }
 
 struct Talk;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Slot {
     Begin { title: String },
     End { title: String },
@@ -83,70 +77,61 @@ impl Machine for Talk {
     type Output = String;
 
     async fn step(&self, slot: Slot, _cx: &Context) -> StepResult<Self> {
-        Ok(match slot {
-            Slot::Begin { title } => wait_for([Finish::NAME]).then(Slot::End { title }),
-            Slot::End { title } => Outcome::done(title),
-        })
+        match slot {
+            Slot::Begin { title } => wait_for::<Finish>().then(Slot::End { title }),
+            Slot::End { title } => done(title),
+        }
     }
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
     let engine = outlast_examples::engine()
         .await?
-        .machine(Conference)
-        .machine(Talk)
-        .queue("default", 10)
+        .register(Conference)
+        .register(Talk)
         .start()
         .await?;
-    let patience = Duration::from_secs(10);
+    let admin = engine.client().admin();
 
     // The end of a parent.
-    let conference = engine.insert(New::<Conference>(Day::Open)).await?;
-    engine.wait(conference, patience).await?;
-    let id = conference.id().context("its key is free")?;
-    let talks = engine.children(id.get()).await?;
-    for (talk, expected) in talks.iter().zip(["done", "", "cancelled", "cancelled"]) {
-        if expected.is_empty() {
-            continue;
-        }
-        let ended = engine.wait_ended(talk.id, patience).await?;
+    let conference = engine.start(Conference::with(Day::Open)).await?;
+    conference.output().timeout(MINUTE).await?;
+    let talks = conference.children().await?;
+    for (position, expected) in [(0, "done"), (2, "cancelled"), (3, "cancelled")] {
+        let talk = engine.handle::<Talk>(talks[position].id).await?;
+        let ended = talk.ended().timeout(MINUTE).await?;
         let reason = ended.last_error.as_deref().unwrap_or_default();
-        println!("talk {}: {} {reason}", talk.id, ended.status);
-        ensure!(ended.status.as_str() == expected);
+        println!("talk {}: {} {reason}", ended.id, ended.status);
+        assert_eq!(ended.status.as_str(), expected);
     }
-    let hallway = engine.get(talks[1].id).await?.context("it is stored")?;
-    ensure!(!hallway.status.is_terminal(), "the talk continues");
-    engine.signal(hallway.id, Finish).await?;
+    let hallway = engine.handle::<Talk>(talks[1].id).await?;
+    assert!(!hallway.status().await?.is_terminal(), "the talk continues");
+    hallway.signal(Finish).await?;
     // The actions on the children are recorded with the parent.
-    for closure in engine.close_actions(id.get(), None).await? {
-        println!(
-            "{} {:?}: {:?}",
-            closure.verb, closure.instance, closure.reason
-        );
+    for action in admin.close_actions(conference.id().get(), None).await? {
+        println!("{} {:?}: {:?}", action.verb, action.instance, action.reason);
     }
 
     // The end of a tree: count it, then ask it to end.
-    let conference = engine.insert(New::<Conference>(Day::Endless)).await?;
-    let id = conference.id().context("its key is free")?;
-    engine.wait_settled(id, patience).await?;
-    let family = engine.family(id).await?.context("it is stored")?;
+    let conference = engine.start(Conference::with(Day::Endless)).await?;
+    conference.settled().timeout(MINUTE).await?;
+    let family = admin.family(&conference).await?.expect("it is stored");
     println!(
         "{} would be asked to end: {:?}",
         family.live(),
         family.members
     );
-    ensure!(family.live() == 3 && family.complete);
-    let answer = engine
-        .cancel_tree(id, Note::by("ada").because("fire"))
-        .await?;
-    ensure!(answer == CancelAnswer::Requested(Status::AwaitingChildren));
-    engine.wait_ended(id, patience).await?;
-    for talk in engine.children(id.get()).await? {
-        let ended = engine.wait_ended(talk.id, patience).await?;
-        ensure!(ended.last_error.as_deref() == Some("cancelled by ada: fire"));
+    assert!(family.live() == 3 && family.complete);
+    let note = Note::by("ada").because("fire");
+    let answer = admin.cancel_tree(&conference, note).await?;
+    assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingChildren));
+    conference.ended().timeout(MINUTE).await?;
+    for talk in conference.children().await? {
+        let talk = engine.handle::<Talk>(talk.id).await?;
+        let ended = talk.ended().timeout(MINUTE).await?;
+        assert_eq!(ended.last_error.as_deref(), Some("cancelled by ada: fire"));
     }
 
-    engine.shutdown().await;
-    Ok(())
+    engine.shutdown().await
 }

@@ -1,19 +1,20 @@
 //! An order that packs its lines in parallel, and continues when all of them have finished.
 //!
 //! Each line is a separate instance: it waits, fails and is retried independently. The parent runs
-//! again once, after the last line, and reads the result of each. One line is out of stock, and
-//! the order is shipped without it.
+//! again once, after the last line, and reads the result or the error of each. One line is out of
+//! stock, and the order is shipped without it.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin fan_out
 //! ```
 
+use outlast::Fails;
+use outlast::machine::fail_with;
 use outlast::prelude::*;
 
 struct Fulfilment;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Order {
     Pack { articles: Vec<String> },
     Ship,
@@ -31,11 +32,11 @@ impl Machine for Fulfilment {
     type Output = Shipment;
 
     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Order::Pack { articles } => fan_out(
                 articles
                     .into_iter()
-                    .map(|article| New::<LineItem>(Line::Pack { article })),
+                    .map(|article| LineItem::with(Line::Pack { article })),
             )
             .then(Order::Ship),
             Order::Ship => {
@@ -43,25 +44,34 @@ impl Machine for Fulfilment {
                     parcels: Vec::new(),
                     missing: Vec::new(),
                 };
-                // In the order of the fan-out, each with its own output type.
+                // In the order of the fan-out, each with its own output and error type.
                 for line in cx.children::<LineItem>()? {
-                    match line.into_output() {
-                        Ok(parcel) => shipment.parcels.push(parcel),
-                        Err(error) => shipment.missing.push(error.to_string()),
+                    match line.downcast()? {
+                        Some(LineError::OutOfStock { article }) => shipment.missing.push(article),
+                        None => shipment.parcels.push(line.into_output()?),
                     }
                 }
-                Outcome::done(shipment)
+                done(shipment)
             }
-        })
+        }
     }
 }
 
 struct LineItem;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Line {
     Pack { article: String },
+}
+
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+enum LineError {
+    #[error("no {article} in stock")]
+    OutOfStock { article: String },
+}
+
+impl Fails for LineItem {
+    type Error = LineError;
 }
 
 impl Machine for LineItem {
@@ -71,34 +81,34 @@ impl Machine for LineItem {
 
     async fn step(&self, state: Line, _cx: &Context) -> StepResult<Self> {
         let Line::Pack { article } = state;
-        Ok(match article.as_str() {
-            "lamp" => Outcome::fail("no lamp in stock"),
-            _ => Outcome::done(format!("a {article} in a box")),
-        })
+        match article.as_str() {
+            "lamp" => fail_with(LineError::OutOfStock { article }),
+            _ => done(format!("a {article} in a box")),
+        }
     }
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> outlast::Result<()> {
     let engine = outlast_examples::engine()
         .await?
-        .machine(Fulfilment)
-        .machine(LineItem)
-        .queue("default", 10)
+        .register(Fulfilment)
+        .register(LineItem)
         .start()
         .await?;
 
     let articles = ["chair", "lamp", "table"].map(String::from).to_vec();
     let order = engine
-        .insert(New::<Fulfilment>(Order::Pack { articles }))
+        .start(Fulfilment::with(Order::Pack { articles }))
         .await?;
-    let shipment = engine.wait(order, Duration::from_secs(10)).await?;
+    let shipment = order.output().timeout(MINUTE).await?;
 
     println!("{shipment:#?}");
     assert_eq!(shipment.parcels, ["a chair in a box", "a table in a box"]);
-    assert_eq!(shipment.missing.len(), 1);
-    assert!(shipment.missing[0].ends_with("failed: no lamp in stock"));
+    assert_eq!(shipment.missing, ["lamp"]);
+    // For people there is the text.
+    let error = order.children().await?[1].last_error.clone();
+    assert_eq!(error.as_deref(), Some("no lamp in stock"));
 
-    engine.shutdown().await;
-    Ok(())
+    engine.shutdown().await
 }

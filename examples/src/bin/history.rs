@@ -8,27 +8,22 @@
 //! cargo run -p outlast-examples --bin history
 //! ```
 
-use anyhow::{Context as _, ensure};
+use outlast::History;
 use outlast::machine::Transition;
 use outlast::prelude::*;
 use outlast::workflow::EventDetail;
 
 struct Haulage;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Crate {
     Weigh { number: u64 },
     Load { number: u64, kilos: u32 },
     Ship { number: u64, kilos: u32 },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Cleared {}
-
-impl Signal for Cleared {
-    const NAME: &'static str = "cleared";
-}
 
 impl Machine for Haulage {
     const NAME: &'static str = "haulage";
@@ -37,60 +32,53 @@ impl Machine for Haulage {
     type Output = String;
 
     async fn step(&self, state: Crate, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Crate::Weigh { number } => Outcome::next(Crate::Load { number, kilos: 40 }),
+        match state {
+            Crate::Weigh { number } => next(Crate::Load { number, kilos: 40 }),
             Crate::Load { .. } if cx.attempt() == 0 => {
-                Outcome::retry(Duration::from_millis(20), "the crane is taken")
+                retry(Duration::from_millis(20), "the crane is taken")
             }
-            Crate::Load { number, kilos } => wait_for([Cleared::NAME])
-                .timeout(Duration::from_secs(3600))
+            Crate::Load { number, kilos } => wait_for::<Cleared>()
+                .timeout(HOUR)
                 .then(Crate::Ship { number, kilos }),
-            Crate::Ship { number, kilos } => {
-                Outcome::done(format!("crate {number}, {kilos} kg, is at sea"))
-            }
-        })
+            Crate::Ship { number, kilos } => done(format!("crate {number}, {kilos} kg, is at sea")),
+        }
     }
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> outlast::Result<()> {
     let engine = outlast_examples::engine()
         .await?
-        .machine(Haulage)
-        .queue("default", 10)
+        .register(Haulage)
         .start()
         .await?;
-    let id = engine
-        .insert(New::<Haulage>(Crate::Weigh { number: 7 }))
-        .await?
-        .id()
-        .context("the instance has no id")?;
-    engine.signal(id, Cleared {}).await?;
-    engine.wait(id, Duration::from_secs(10)).await?;
+    let haul = engine
+        .start(Haulage::with(Crate::Weigh { number: 7 }))
+        .await?;
+    haul.signal(Cleared {}).await?;
+    haul.output().timeout(MINUTE).await?;
 
     let mut way = Vec::new();
-    for event in engine.events_of(id.get(), 1).await? {
+    for event in haul.history().await? {
         let detail = EventDetail::of(&event);
-        let passage = detail.transition.context("a machine has no others")?;
+        let passage = detail.transition.expect("a machine has no others");
         let to = passage.to.as_deref().unwrap_or("the end");
         println!("{}: {} to {to}", event.name, passage.outcome);
         if let Some(state) = &passage.state {
             println!("    {}", state.as_str());
         }
-        way.push((event.name, passage));
+        way.push(passage);
     }
-    check(&way)?;
+    check(&way);
 
-    engine.shutdown().await;
-    Ok(())
+    engine.shutdown().await
 }
 
-fn check(way: &[(String, Transition)]) -> anyhow::Result<()> {
-    let outcomes: Vec<_> = way.iter().map(|(_, it)| &*it.outcome).collect();
-    ensure!(outcomes == ["next", "retry", "wait", "done"], "{way:?}");
-    let began = way[0].1.began.as_ref().context("the first has it")?;
-    ensure!(began.as_str() == r#"{"number":7}"#, "{began:?}");
-    let state = way[2].1.state.as_ref().context("states are recorded")?;
-    ensure!(state.as_str() == r#"{"number":7,"kilos":40}"#, "{state:?}");
-    Ok(())
+fn check(way: &[Transition]) {
+    let outcomes: Vec<_> = way.iter().map(|it| &*it.outcome).collect();
+    assert_eq!(outcomes, ["next", "retry", "wait", "done"], "{way:?}");
+    let began = way[0].began.as_ref().map(|it| it.as_str());
+    assert_eq!(began, Some(r#"{"number":7}"#));
+    let state = way[2].state.as_ref().map(|it| it.as_str());
+    assert_eq!(state, Some(r#"{"number":7,"kilos":40}"#));
 }

@@ -7,14 +7,15 @@
 //!
 //! The default join, which waits for every child, is in `fan_out.rs`.
 
-use anyhow::{Result, ensure};
 use outlast::prelude::*;
+use outlast::store::Joined;
+use outlast::{JobError, New};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 struct Purchase;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Order {
     Reserve,
     Reserved,
@@ -34,7 +35,7 @@ impl Machine for Purchase {
     type Output = String;
 
     async fn step(&self, order: Order, cx: &Context) -> StepResult<Self> {
-        Ok(match order {
+        match order {
             // All parts or none: the first failure cancels the other reservations.
             Order::Reserve => fan_out([ask("frame", Says::No), ask("wheels", Says::Nothing)])
                 .fail_fast()
@@ -43,9 +44,9 @@ impl Machine for Purchase {
             Order::Reserved => match (cx.joined(), cx.first_failure()) {
                 (Some(Joined::Failure), Some(part)) => {
                     let reason = part.last_error.as_deref().unwrap_or("no reason given");
-                    Outcome::done(format!("nothing reserved: {reason}"))
+                    done(format!("nothing reserved: {reason}"))
                 }
-                _ => Outcome::done("everything reserved".to_owned()),
+                _ => done("everything reserved".to_owned()),
             },
 
             // Two of three must agree. Continues early when two can no longer agree.
@@ -57,8 +58,8 @@ impl Machine for Purchase {
                     .then(Order::Approved)
             }
             Order::Approved => match cx.joined() {
-                Some(Joined::Quorum) => Outcome::done("approved".to_owned()),
-                _ => Outcome::fail("not approved"),
+                Some(Joined::Quorum) => done("approved".to_owned()),
+                _ => fail("not approved"),
             },
 
             // The first answer wins. The others are terminated.
@@ -67,10 +68,10 @@ impl Machine for Purchase {
                 .terminate_rest()
                 .then(Order::Quoted),
             Order::Quoted => {
-                let mut offers = cx.children::<Ask>()?.into_iter();
+                let mut offers = cx.children::<question>()?.into_iter();
                 match offers.find_map(|offer| offer.output) {
-                    Some(offer) => Outcome::done(offer),
-                    None => Outcome::fail("nobody offers anything"),
+                    Some(offer) => done(offer),
+                    None => fail("nobody offers anything"),
                 }
             }
 
@@ -80,27 +81,25 @@ impl Machine for Purchase {
                 .cancel_rest()
                 .then(Order::Collected),
             Order::Collected => {
-                let answers = cx.children::<Ask>()?.into_iter();
+                let answers = cx.children::<question>()?.into_iter();
                 let answers: Vec<_> = answers
                     .map(|answer| answer.output.unwrap_or_else(|| "no answer".to_owned()))
                     .collect();
-                Outcome::done(answers.join(", "))
+                done(answers.join(", "))
             }
 
             // A thousand children, at most five at a time.
-            Order::Notify => fan_out((0..1_000).map(|_| New::<Mail>(())))
+            Order::Notify => fan_out((0..1_000).map(|_| mail::with()))
                 .window(5)
                 .then(Order::Notified),
-            Order::Notified => Outcome::done(format!("{} notified", cx.round().len())),
-        })
+            Order::Notified => done(format!("{} notified", cx.round().len())),
+        }
     }
 }
 
-fn ask(whom: &str, says: Says) -> New<Ask> {
-    New((whom.to_owned(), says))
+fn ask(whom: &str, says: Says) -> New<question> {
+    question::with((whom.to_owned(), says))
 }
-
-struct Ask;
 
 #[derive(Serialize, Deserialize)]
 enum Says {
@@ -110,52 +109,43 @@ enum Says {
     Nothing,
 }
 
-impl Job for Ask {
-    const NAME: &'static str = "ask";
-    type Args = (String, Says);
-    type Output = String;
-
-    async fn perform(&self, (whom, says): Self::Args, cx: &Context) -> Result<String, JobError> {
-        match says {
-            Says::Yes => Ok(format!("{whom} says yes")),
-            Says::No => Err(JobError::fatal(format!("{whom} says no"))),
-            Says::Nothing => {
-                cx.cancelled().await;
-                Err(JobError::cancel("nobody waits for the answer any more"))
-            }
+#[job(name = "ask")]
+async fn question((whom, says): (String, Says), cx: &Context) -> Result<String, JobError> {
+    match says {
+        Says::Yes => Ok(format!("{whom} says yes")),
+        Says::No => Err(JobError::fatal(format!("{whom} says no"))),
+        Says::Nothing => {
+            cx.cancelled().await;
+            Err(JobError::cancel("nobody waits for the answer any more"))
         }
     }
 }
 
-struct Mail;
+#[job]
+async fn mail(post_office: Data<Arc<PostOffice>>) -> std::io::Result<()> {
+    let sending = post_office.sending.fetch_add(1, Ordering::SeqCst) + 1;
+    post_office.most.fetch_max(sending, Ordering::SeqCst);
+    tokio::task::yield_now().await;
+    post_office.sending.fetch_sub(1, Ordering::SeqCst);
+    Ok(())
+}
 
-static AT_A_TIME: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-impl Job for Mail {
-    const NAME: &'static str = "mail";
-    type Args = ();
-    type Output = ();
-
-    async fn perform(&self, (): (), _cx: &Context) -> Result<(), JobError> {
-        MOST.fetch_max(
-            AT_A_TIME.fetch_add(1, Ordering::SeqCst) + 1,
-            Ordering::SeqCst,
-        );
-        tokio::task::yield_now().await;
-        AT_A_TIME.fetch_sub(1, Ordering::SeqCst);
-        Ok(())
-    }
+/// Counts the mails that are sent at a time.
+#[derive(Default)]
+struct PostOffice {
+    sending: AtomicUsize,
+    most: AtomicUsize,
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
+    let post_office = Arc::new(PostOffice::default());
     let engine = outlast_examples::engine()
         .await?
-        .machine(Purchase)
-        .machine(Ask)
-        .machine(Mail)
-        .queue("default", 50)
+        .register(Purchase)
+        .register(question)
+        .register(mail)
+        .provide(post_office.clone())
         .start()
         .await?;
 
@@ -166,18 +156,17 @@ async fn main() -> Result<()> {
         (Order::Collect, "north says yes, no answer"),
         (Order::Notify, "1000 notified"),
     ] {
-        let id = engine.insert(New::<Purchase>(order)).await?;
-        let outcome = engine.wait(id, Duration::from_secs(60)).await?;
+        let purchase = engine.start(Purchase::with(order)).await?;
+        let outcome = purchase.output().timeout(MINUTE).await?;
         println!("{outcome}");
-        ensure!(outcome == expected, "{outcome:?} and not {expected:?}");
+        assert_eq!(outcome, expected);
         // Children that the join did not wait for end as well.
-        let Some(id) = id.id() else { continue };
-        for child in engine.children(id.get()).await? {
-            engine.wait_ended(child.id, Duration::from_secs(10)).await?;
+        for child in purchase.children().await? {
+            let admin = engine.client().admin();
+            admin.wait_ended(child.id, MINUTE).await?;
         }
     }
-    ensure!(MOST.load(Ordering::SeqCst) <= 5);
+    assert!(post_office.most.load(Ordering::SeqCst) <= 5);
 
-    engine.shutdown().await;
-    Ok(())
+    engine.shutdown().await
 }

@@ -9,14 +9,14 @@
 //! cargo run -p outlast-examples --bin kill
 //! ```
 
+use outlast::Roles;
 use outlast::prelude::*;
 use outlast_examples::{WorkerProcess, engine_on, shared_database};
 use rustix::process::Signal as OsSignal;
 
 struct Purchase;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Order {
     Reserve { number: u64 },
     Charge { number: u64 },
@@ -36,33 +36,32 @@ impl Machine for Purchase {
             cx.idempotency_key(),
             cx.crashes()
         );
-        Ok(match state {
-            Order::Reserve { number } => Outcome::next(Order::Charge { number }),
+        match state {
+            Order::Reserve { number } => next(Order::Charge { number }),
             Order::Charge { number } => {
                 if cx.crashes() == 0 {
                     // The bank is slow, and this worker is killed before it answers.
                     std::future::pending::<()>().await;
                 }
-                Outcome::next(Order::Ship { number })
+                next(Order::Ship { number })
             }
-            Order::Ship { number } => Outcome::done(format!("order {number} shipped")),
-        })
+            Order::Ship { number } => done(format!("order {number} shipped")),
+        }
     }
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> outlast::Result<()> {
     match WorkerProcess::database() {
         Some(database) => work(&database).await,
         None => watch().await,
     }
 }
 
-async fn work(database: &str) -> anyhow::Result<()> {
+async fn work(database: &str) -> outlast::Result<()> {
     let _engine = engine_on(database)
         .await?
-        .machine(Purchase)
-        .queue("purchases", 10)
+        .register(Purchase)
         // How long the steps of a dead worker wait. Short for the example. Default: 30 s.
         .lease(Duration::from_secs(1))
         .poll_interval(Duration::from_millis(100))
@@ -71,7 +70,7 @@ async fn work(database: &str) -> anyhow::Result<()> {
     std::future::pending().await
 }
 
-async fn watch() -> anyhow::Result<()> {
+async fn watch() -> outlast::Result<()> {
     let folder = tempfile::tempdir()?;
     let database = shared_database(folder.path());
     let web = engine_on(&database)
@@ -79,9 +78,8 @@ async fn watch() -> anyhow::Result<()> {
         .roles(Roles::WEB)
         .start()
         .await?;
-    let order = web
-        .insert(New::<Purchase>(Order::Reserve { number: 42 }))
-        .await?;
+    let order = Purchase::with(Order::Reserve { number: 42 });
+    let order = web.start(order).await?;
 
     let mut first = WorkerProcess::start(&database)?;
     first.wait_for_line("charge").await?;
@@ -91,24 +89,22 @@ async fn watch() -> anyhow::Result<()> {
     assert!(!ended.success());
 
     let mut second = WorkerProcess::start(&database)?;
-    let shipped = web.wait(order, Duration::from_secs(30)).await?;
+    let shipped = order.output().timeout(MINUTE).await?;
     println!("{shipped}");
     assert_eq!(shipped, "order 42 shipped");
     second.send(OsSignal::KILL)?;
     second.ended().await?;
 
     // The reservation was not repeated; the charge was, with the same key.
-    let id = order.id().expect("it is stored");
     assert_eq!(first.output.len(), 2);
     assert_eq!(second.output.len(), 2);
     assert!(first.output[0].starts_with("reserve"));
-    let charge = format!("charge with key {id}:charge:");
+    let charge = format!("charge with key {}:charge:", order.id());
     assert!(first.output[1].starts_with(&charge) && second.output[0].starts_with(&charge));
     let key = |line: &str| line.split(',').next().map(str::to_owned);
     assert_eq!(key(&first.output[1]), key(&second.output[0]));
     assert!(second.output[0].ends_with("crashes so far: 1"));
     assert!(second.output[1].starts_with("ship"));
 
-    web.shutdown().await;
-    Ok(())
+    web.shutdown().await
 }

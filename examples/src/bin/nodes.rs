@@ -10,14 +10,15 @@
 //! ```
 
 use outlast::prelude::*;
+use outlast::{Roles, Status, WaitError};
 use outlast_examples::{WorkerProcess, engine_on, shared_database};
 use rustix::process::Signal as OsSignal;
 use tokio::signal::unix::{SignalKind, signal};
 
 struct Packing;
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
+#[derive(Debug, PartialEq)]
 enum Order {
     Pack { number: u64, boxes: u64 },
 }
@@ -35,15 +36,15 @@ impl Machine for Packing {
             tokio::time::sleep(Duration::from_millis(10)).await;
             boxes -= 1;
             if cx.is_stopping() {
-                return Ok(Outcome::next(Order::Pack { number, boxes }));
+                return next(Order::Pack { number, boxes });
             }
         }
-        Ok(Outcome::done(format!("order {number} is packed")))
+        done(format!("order {number} is packed"))
     }
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> outlast::Result<()> {
     match WorkerProcess::database() {
         Some(database) => work(&database).await,
         None => serve().await,
@@ -51,11 +52,11 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// The worker: the `main` of a real one looks like this.
-async fn work(database: &str) -> anyhow::Result<()> {
+async fn work(database: &str) -> outlast::Result<()> {
     let mut stop = signal(SignalKind::terminate())?;
     let engine = engine_on(database)
         .await?
-        .machine(Packing)
+        .register(Packing)
         .queue("boxes", 1)
         .grace(Duration::from_secs(20))
         // Nodes on PostgreSQL are notified of new work. Processes on one SQLite file poll.
@@ -63,13 +64,14 @@ async fn work(database: &str) -> anyhow::Result<()> {
         .start()
         .await?;
     stop.recv().await;
-    let stopped = engine.shutdown().await;
-    println!("stopped; all steps ended in time: {}", stopped.in_time);
+    // An error when a step has not ended within the grace.
+    engine.shutdown().await?;
+    println!("stopped; all steps ended in time");
     Ok(())
 }
 
 /// The web node.
-async fn serve() -> anyhow::Result<()> {
+async fn serve() -> outlast::Result<()> {
     let folder = tempfile::tempdir()?;
     let database = shared_database(folder.path());
     let web = engine_on(&database)
@@ -77,12 +79,12 @@ async fn serve() -> anyhow::Result<()> {
         .roles(Roles::WEB)
         .start()
         .await?;
-    let order = |number, boxes| web.insert(New::<Packing>(Order::Pack { number, boxes }));
+    let order = |number, boxes| web.start(Packing::with(Order::Pack { number, boxes }));
 
     let mut worker = WorkerProcess::start(&database)?;
     for number in 1..=3 {
         let small = order(number, 1).await?;
-        println!("{}", web.wait(small, Duration::from_secs(10)).await?);
+        println!("{}", small.output().timeout(MINUTE).await?);
     }
 
     // A deploy: the worker is stopped in the middle of order 4, with order 5 behind it.
@@ -91,24 +93,18 @@ async fn serve() -> anyhow::Result<()> {
     worker.wait_for_line("packing order 4").await?;
     worker.send(OsSignal::TERM)?;
     assert!(worker.ended().await?.success());
-    assert!(
-        worker
-            .output
-            .contains(&"stopped; all steps ended in time: true".into())
-    );
+    let stopped = "stopped; all steps ended in time".to_owned();
+    assert!(worker.output.contains(&stopped));
 
     // The remaining work waits in the queue, and order 4 continues in the middle.
-    let unpacked = web
-        .wait(behind, Duration::ZERO)
-        .await
-        .expect_err("there is no worker to pack it");
+    let unpacked = behind.output().timeout(Duration::ZERO).await;
+    let unpacked = unpacked.expect_err("there is no worker to pack it");
     println!("{unpacked}");
-    assert!(
-        matches!(unpacked, WaitError::TimedOut(row) if row.status == Status::Runnable && row.attempt == 0)
-    );
+    assert!(matches!(unpacked, WaitError::TimedOut { instance, .. }
+        if instance.status == Status::Runnable && instance.attempt == 0));
     let mut worker = WorkerProcess::start(&database)?;
     for order in [large, behind] {
-        println!("{}", web.wait(order, Duration::from_secs(30)).await?);
+        println!("{}", order.output().timeout(MINUTE).await?);
     }
     worker.send(OsSignal::TERM)?;
     assert!(worker.ended().await?.success());
@@ -117,6 +113,5 @@ async fn serve() -> anyhow::Result<()> {
         "it began again from the start"
     );
 
-    web.shutdown().await;
-    Ok(())
+    web.shutdown().await
 }

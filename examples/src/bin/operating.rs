@@ -5,15 +5,17 @@
 //! cargo run -p outlast-examples --bin operating
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
-use outlast::{EngineBuilder, Filter, ListRequest, RetryAnswer, Severity};
+use outlast::store::{Filter, ListRequest, RetryAnswer, Severity};
+use outlast::{Note, Postgres, Status};
 use outlast_examples::{SCHEMA, postgres_url};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Configures a worker of a larger installation.
-async fn worker(url: &str) -> Result<EngineBuilder> {
+async fn worker(url: &str) -> outlast::Result<EngineBuilder> {
     let store = Postgres::options(url)?
         .schema(SCHEMA)
         // Per node. A few connections serve hundreds of slots.
@@ -27,48 +29,41 @@ async fn worker(url: &str) -> Result<EngineBuilder> {
         // How long running steps may take at shutdown. Less than the platform's kill timeout.
         .grace(Duration::from_secs(20))
         // How long finished instances are kept.
-        .retention(Duration::from_secs(3 * 24 * 3600)))
+        .retention(3 * DAY))
 }
 
-struct Export {
-    disk_is_full: Arc<AtomicBool>,
+#[derive(Default)]
+struct Disk {
+    is_full: AtomicBool,
 }
 
-impl Job for Export {
-    const NAME: &'static str = "export";
-    const QUEUE: &'static str = "exports";
-    const MAX_ATTEMPTS: u32 = 1;
-    type Args = u32;
-    type Output = ();
-
-    async fn perform(&self, _number: u32, _cx: &Context) -> Result<(), JobError> {
-        match self.disk_is_full.load(Ordering::SeqCst) {
-            true => Err(std::io::Error::other("no space left on device"))?,
-            false => Ok(()),
-        }
+#[job(queue = "exports", attempts = 1)]
+async fn export(_number: u32, disk: Data<Arc<Disk>>) -> io::Result<()> {
+    match disk.is_full.load(Ordering::SeqCst) {
+        true => Err(io::Error::other("no space left on device")),
+        false => Ok(()),
     }
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    let disk_is_full = Arc::new(AtomicBool::new(true));
+async fn main() -> outlast::Result<()> {
+    let disk = Arc::new(Disk::default());
+    disk.is_full.store(true, Ordering::SeqCst);
     let builder = match postgres_url() {
         Some(url) => worker(&url).await?,
-        None => Engine::builder(Sqlite::in_memory()?),
+        None => Engine::sqlite_in_memory()?,
     };
     let engine = builder
-        .machine(Export {
-            disk_is_full: disk_is_full.clone(),
-        })
-        .queue("exports", 10)
+        .register(export)
+        .provide(disk.clone())
         .start()
         .await?;
-    let patience = Duration::from_secs(10);
+    let client = engine.client();
+    let admin = client.admin();
 
-    let exports = engine.insert_many((1..=3).map(New::<Export>)).await?;
-    for export in &exports {
-        let id = export.id().context("another instance holds the key")?;
-        engine.wait_ended(id, patience).await?;
+    let exports = client.start_many((1..=3).map(export::with)).await?;
+    for failed in &exports {
+        failed.ended().timeout(MINUTE).await?;
     }
 
     // Finds failed instances and their errors.
@@ -78,32 +73,31 @@ async fn main() -> Result<()> {
         error: Some("no space left".into()),
         ..Filter::default()
     };
-    let page = engine
-        .list(ListRequest {
-            filter: failed.clone(),
-            limit: 100,
-            ..ListRequest::default()
-        })
-        .await?;
+    let request = ListRequest {
+        filter: failed,
+        limit: 100,
+        ..ListRequest::default()
+    };
+    let page = client.list(request).await?;
     for instance in &page.instances {
-        println!("{}: {}", instance.id, engine.explain(instance).await?);
+        println!("{}: {}", instance.id, admin.explain(instance).await?);
     }
-    ensure!(page.instances.len() == 3);
+    assert_eq!(page.instances.len(), 3);
 
     // The disk has room again: retries all, and records the operator and the reason.
-    disk_is_full.store(false, Ordering::SeqCst);
+    disk.is_full.store(false, Ordering::SeqCst);
     let ids = page.instances.iter().map(|instance| instance.id).collect();
     let note = Note::by("ada").because("the disk has room again");
-    let answers = engine.retry_all(ids, note).await?;
-    ensure!(answers == [RetryAnswer::Retried; 3]);
-    for export in exports {
-        engine.wait(export, patience).await?;
+    let answers = admin.retry_all(ids, note).await?;
+    assert_eq!(answers, [RetryAnswer::Retried; 3]);
+    for retried in &exports {
+        retried.output().timeout(MINUTE).await?;
     }
-    let last = engine.operations(Some(page.instances[0].id)).await?;
-    println!("{:?}", last.first().context("it is recorded")?);
+    let operations = admin.operations(Some(exports[0].id().get())).await?;
+    println!("{:?}", operations.first().expect("it is recorded"));
 
     // The health of the database, as `outlast doctor` prints it.
-    let findings = engine.doctor().await?;
+    let findings = admin.doctor().await?;
     for finding in &findings {
         let severity = finding.severity.as_str();
         println!("{} is {severity}: {}", finding.check, finding.found);
@@ -113,6 +107,5 @@ async fn main() -> Result<()> {
         .filter(|finding| finding.severity == Severity::Serious);
     println!("{} of {} are serious", serious.count(), findings.len());
 
-    engine.shutdown().await;
-    Ok(())
+    engine.shutdown().await
 }

@@ -8,13 +8,11 @@
 //! cargo run -p outlast-examples --bin pack
 //! ```
 
-use anyhow::Context as _;
 use outlast::prelude::*;
 
 struct Packing;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Pack {
     Open { order: Order },
     Gather { order: Order, seen: usize },
@@ -28,13 +26,9 @@ struct Order {
     patience: Duration,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Picked {
     article: String,
-}
-
-impl Signal for Picked {
-    const NAME: &'static str = "picked";
 }
 
 impl Machine for Packing {
@@ -43,7 +37,7 @@ impl Machine for Packing {
     type Output = String;
 
     async fn step(&self, state: Pack, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Pack::Open { order } => wait_for_more(order, 0),
             Pack::Gather { order, seen } => {
                 let picked = cx.received_all::<Picked>()?;
@@ -51,62 +45,54 @@ impl Machine for Packing {
                 let time_is_up = picked.len() == seen;
                 if is_full || time_is_up {
                     let articles = picked.into_iter().map(|picked| picked.article).collect();
-                    Outcome::next(Pack::Close { articles })
+                    next(Pack::Close { articles })
                 } else {
                     wait_for_more(order, picked.len())
                 }
             }
-            Pack::Close { articles } => Outcome::done(articles.join(", ")),
-        })
+            Pack::Close { articles } => done(articles.join(", ")),
+        }
     }
 }
 
-fn wait_for_more(order: Order, seen: usize) -> Outcome<Packing> {
-    wait_for([Picked::NAME])
+fn wait_for_more(order: Order, seen: usize) -> StepResult<Packing> {
+    wait_for::<Picked>()
         .timeout(order.patience)
         .then(Pack::Gather { order, seen })
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> outlast::Result<()> {
     let engine = outlast_examples::engine()
         .await?
-        .machine(Packing)
-        .queue("default", 10)
+        .register(Packing)
         .start()
         .await?;
 
     // The first article of a pack starts its instance.
     let picked = async |pack: &str, article: &str, patience: Duration| {
-        let open = Pack::Open {
-            order: Order {
-                articles: 3,
-                patience,
-            },
+        let order = Order {
+            articles: 3,
+            patience,
         };
-        let signal = Picked {
+        let article = Picked {
             article: article.into(),
         };
-        let answer = engine
-            .signal_or_insert(New::<Packing>(open).key(pack), signal)
-            .await?;
-        answer.id().context("the pack is open")
+        let new = Packing::with(Pack::Open { order }).key(pack);
+        engine.client().signal_or_start(new, article).await
     };
-    let patience = Duration::from_millis(300);
-    let short = picked("pack:2", "mirror", patience).await?;
-    let patience = Duration::from_secs(3600);
-    let full = picked("pack:1", "chair", patience).await?;
-    picked("pack:1", "lamp", patience).await?;
-    picked("pack:1", "table", patience).await?;
+    let short = picked("pack:2", "mirror", Duration::from_millis(300)).await?;
+    let full = picked("pack:1", "chair", HOUR).await?;
+    picked("pack:1", "lamp", HOUR).await?;
+    picked("pack:1", "table", HOUR).await?;
 
-    let full = engine.wait(full, Duration::from_secs(10)).await?;
+    let full = full.output().timeout(MINUTE).await?;
     println!("everything: {full}");
     assert_eq!(full, "chair, lamp, table");
 
-    let short = engine.wait(short, Duration::from_secs(10)).await?;
+    let short = short.output().timeout(MINUTE).await?;
     println!("what came in time: {short}");
     assert_eq!(short, "mirror");
 
-    engine.shutdown().await;
-    Ok(())
+    engine.shutdown().await
 }

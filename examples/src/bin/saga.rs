@@ -1,5 +1,8 @@
 //! A journey that undoes its bookings in reverse order when it fails or is cancelled.
 //!
+//! A booking fails with an error of its own type, and the workflow reads it back by that type.
+//! What is sold out was not booked. Where no answer came, there may be a booking to undo.
+//!
 //! After a cancel request the next call of the workflow returns an error, so its code leaves by
 //! `?` as for any other error. The cleanup is `uncancellable`: its calls are recorded, run again
 //! after a crash, and may wait, like all others.
@@ -8,148 +11,164 @@
 //! cargo run -p outlast-examples --bin saga
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
 use outlast::prelude::*;
-use std::sync::Mutex;
+use outlast::{Note, Status, WaitError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-struct Journey {
-    agency: Agency,
+#[derive(Signal, Serialize, Deserialize)]
+struct Tickets;
+
+#[workflow]
+async fn journey(flow: Flow, to: String) -> FlowResult<String> {
+    let mut booked = Vec::new();
+    let error = match book_all(&flow, &to, &mut booked).await {
+        Ok(()) => return Ok(format!("bon voyage to {to}")),
+        Err(error) => error,
+    };
+    // If this worker dies in the middle, the next one continues here.
+    let undo = async {
+        while let Some(what) = booked.pop() {
+            flow.run(undo_booking::with(what)).await?;
+        }
+        FlowResult::Ok(())
+    };
+    flow.uncancellable(undo).await?;
+    Err(error)
+}
+
+async fn book_all(flow: &Flow, to: &str, booked: &mut Vec<String>) -> FlowResult<()> {
+    for what in ["train", "hotel", "guide"] {
+        // Noted before the attempt: a booking that fails may exist all the same.
+        booked.push(what.to_owned());
+        let booking = Booking {
+            what: what.to_owned(),
+            to: to.to_owned(),
+        };
+        let Err(error) = flow.run(book::with(booking)).await else {
+            continue;
+        };
+        // Any other error leaves by `?`: a cancel, a panic, a time limit.
+        match error.downcast::<book>()? {
+            BookingError::SoldOut => {
+                booked.pop();
+                return flow.fail(format_args!("the {what} is sold out"));
+            }
+            BookingError::NoAnswer => {
+                return flow.fail(format_args!("the {what} did not answer"));
+            }
+        }
+    }
+    flow.signal::<Tickets>().await?;
+    Ok(())
 }
 
 #[derive(Serialize, Deserialize)]
-struct Tickets;
-
-impl Signal for Tickets {
-    const NAME: &'static str = "tickets";
+struct Booking {
+    what: String,
+    to: String,
 }
 
-impl Workflow for Journey {
-    const NAME: &'static str = "journey";
-    type Input = String;
-    type Output = String;
-
-    async fn run(&self, flow: Flow, to: String) -> FlowResult<String> {
-        let mut booked = Vec::new();
-        let error = match self.book(&flow, &to, &mut booked).await {
-            Ok(()) => return Ok(format!("bon voyage to {to}")),
-            Err(error) => error,
-        };
-        // If this worker dies in the middle, the next one continues here.
-        let undo = async {
-            while let Some(booking) = booked.pop() {
-                flow.activity(Undo, booking).await?;
-            }
-            FlowResult::Ok(())
-        };
-        flow.uncancellable(undo).await?;
-        Err(error)
-    }
+/// Stored as a value when the job gives up.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+enum BookingError {
+    #[error("sold out")]
+    SoldOut,
+    #[error("no answer")]
+    NoAnswer,
 }
 
-impl Journey {
-    async fn book(&self, flow: &Flow, to: &str, booked: &mut Vec<String>) -> FlowResult<()> {
-        for what in ["train", "hotel", "guide"] {
-            // Noted before the attempt: a step that fails may still have booked.
-            booked.push(what.to_owned());
-            flow.step(what, async || self.agency.book(what, to)).await?;
-        }
-        flow.signal::<Tickets>().await?;
-        Ok(())
-    }
+#[job(attempts = 2)]
+async fn book(booking: Booking, agency: Data<Agency>) -> Result<(), BookingError> {
+    agency.book(&booking.what, &booking.to)
 }
 
-struct Undo;
-
-impl Job for Undo {
-    const NAME: &'static str = "undo_booking";
-    type Args = String;
-    type Output = ();
-
-    async fn perform(&self, booking: String, _cx: &Context) -> Result<(), JobError> {
-        effect(&format!("undo {booking}"));
-        Ok(())
-    }
+#[job]
+async fn undo_booking(what: String, agency: Data<Agency>) -> std::io::Result<()> {
+    agency.effect(format!("undo {what}"));
+    Ok(())
 }
 
-struct Agency;
+/// A fake of what the jobs call.
+#[derive(Clone, Default)]
+struct Agency {
+    /// Its effects, in order.
+    effects: Arc<Mutex<Vec<String>>>,
+}
 
 impl Agency {
-    fn book(&self, what: &str, to: &str) -> Result<(), String> {
-        if (what, to) == ("guide", "nowhere") {
-            return Err("nobody knows the way".into());
+    fn book(&self, what: &str, to: &str) -> Result<(), BookingError> {
+        match (what, to) {
+            ("guide", "Atlantis") => return Err(BookingError::SoldOut),
+            ("hotel", "the moon") => return Err(BookingError::NoAnswer),
+            _ => self.effect(format!("book {what}")),
         }
-        effect(&format!("book {what}"));
         Ok(())
     }
-}
 
-/// The effects on the outside world, in order.
-static EFFECTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-fn effect(what: &str) {
-    println!("{what}");
-    if let Ok(mut effects) = EFFECTS.lock() {
-        effects.push(what.to_owned());
+    fn effect(&self, what: String) {
+        println!("{what}");
+        let mut effects = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
+        effects.push(what);
     }
-}
 
-fn effects() -> Vec<String> {
-    EFFECTS
-        .lock()
-        .map(|mut it| std::mem::take(&mut *it))
-        .unwrap_or_default()
+    fn take_effects(&self) -> String {
+        let mut effects = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *effects).join(", ")
+    }
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
+    let agency = Agency::default();
     let engine = outlast_examples::engine()
         .await?
-        .workflow(Journey { agency: Agency })
-        .machine(Undo)
-        .queue("default", 10)
+        .register(journey)
+        .register(book)
+        .register(undo_booking)
+        .provide(agency.clone())
         .start()
         .await?;
-    let patience = Duration::from_secs(10);
 
-    // Cancelled while it waits: everything is undone, and the journey ends as cancelled.
-    let journey = engine.insert(Run::<Journey>("Rome".into())).await?;
-    let id = journey.id().context("it has no key")?;
-    let waits = engine.wait_settled(id, patience).await?;
-    ensure!(waits.status == Status::AwaitingSignal);
+    // Cancelled while it waits for its tickets: everything is undone.
+    let rome = engine.start(journey::with("Rome".into())).await?;
+    while rome.settled().timeout(MINUTE).await?.status != Status::AwaitingSignal {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let note = Note::by("ada").because("it rains there");
-    engine.cancel(id, note).await?;
-    match engine.wait(journey, patience).await {
+    rome.cancel(note).await?;
+    match rome.output().timeout(MINUTE).await {
         Err(WaitError::Ended { status, reason, .. }) => {
             println!("{status}: {}", reason.as_deref().unwrap_or_default());
-            ensure!(status == Status::Cancelled);
-            ensure!(reason.as_deref() == Some("cancelled by ada: it rains there"));
+            assert_eq!(status, Status::Cancelled);
+            assert_eq!(reason.as_deref(), Some("cancelled by ada: it rains there"));
         }
-        other => anyhow::bail!("it was cancelled, and not {other:?}"),
+        other => panic!("it was cancelled, and not {other:?}"),
     }
-    let expected = [
-        "book train",
-        "book hotel",
-        "book guide",
-        "undo guide",
-        "undo hotel",
-        "undo train",
-    ];
-    ensure!(effects() == expected);
+    assert_eq!(
+        agency.take_effects(),
+        "book train, book hotel, book guide, undo guide, undo hotel, undo train"
+    );
 
-    // Failed half-way: everything is undone, and the journey ends as failed.
-    let journey = engine.insert(Run::<Journey>("nowhere".into())).await?;
-    let error = engine.wait(journey, patience).await;
-    let error = error.err().context("there is no way")?.to_string();
-    println!("{error}");
-    ensure!(error.ends_with("failed: step guide: nobody knows the way"));
-    let expected = [
-        "book train",
-        "book hotel",
-        "undo guide",
-        "undo hotel",
-        "undo train",
-    ];
-    ensure!(effects() == expected);
-    engine.shutdown().await;
-    Ok(())
+    for (to, reason, effects) in [
+        // There is no guide to undo.
+        (
+            "Atlantis",
+            "the guide is sold out",
+            "book train, book hotel, undo hotel, undo train",
+        ),
+        // There may be a hotel to undo.
+        (
+            "the moon",
+            "the hotel did not answer",
+            "book train, undo hotel, undo train",
+        ),
+    ] {
+        let trip = engine.start(journey::with(to.into())).await?;
+        let error = trip.output().timeout(MINUTE).await;
+        let error = error.expect_err("there is no way").to_string();
+        println!("{error}");
+        assert!(error.ends_with(reason), "{error}");
+        assert_eq!(agency.take_effects(), effects);
+    }
+    engine.shutdown().await
 }

@@ -5,35 +5,33 @@
 //! cargo run -p outlast-examples --bin scheduling
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
+use outlast::Note;
 use outlast::prelude::*;
-use std::sync::{Arc, Mutex};
+use outlast::store::Scope;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Instant, SystemTime};
 
-struct Call {
-    heard: Arc<Mutex<Vec<String>>>,
+#[derive(Default)]
+struct Telephone {
+    heard: Mutex<Vec<String>>,
 }
 
-impl Job for Call {
-    const NAME: &'static str = "call";
-    const QUEUE: &'static str = "calls";
-    type Args = String;
-    type Output = ();
-
-    async fn perform(&self, who: String, _cx: &Context) -> Result<(), JobError> {
-        self.heard
-            .lock()
-            .expect("the lock is not poisoned")
-            .push(who);
-        Ok(())
+impl Telephone {
+    fn heard(&self) -> MutexGuard<'_, Vec<String>> {
+        self.heard.lock().expect("the lock is not poisoned")
     }
+}
+
+#[job(queue = "calls")]
+async fn call(who: String, telephone: Data<Arc<Telephone>>) -> std::io::Result<()> {
+    telephone.heard().push(who);
+    Ok(())
 }
 
 /// Runs every night, and stops after a few nights in this example.
 struct Nightly;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Night {
     Sleep { done: u32 },
     Work { done: u32 },
@@ -45,17 +43,16 @@ impl Machine for Nightly {
     type Output = u32;
 
     async fn step(&self, night: Night, cx: &Context) -> StepResult<Self> {
-        Ok(match night {
-            Night::Sleep { done: 3 } => Outcome::done(3),
+        match night {
+            Night::Sleep { done: 3 } => done(3),
             Night::Sleep { done } => sleep(until_the_next(cx)).then(Night::Work { done }),
             Night::Work { done } => {
-                let caller = format!("night {done}");
                 // Started once, however often this step runs.
-                let call = New::<Call>(caller).key(cx.idempotency_key());
-                cx.client().insert(call.scope(Scope::FOREVER)).await?;
-                Outcome::next(Night::Sleep { done: done + 1 })
+                let work = call::with(format!("night {done}")).key(cx.idempotency_key());
+                cx.client().start(work.scope(Scope::FOREVER)).await?;
+                next(Night::Sleep { done: done + 1 })
             }
-        })
+        }
     }
 }
 
@@ -65,53 +62,47 @@ fn until_the_next(_cx: &Context) -> Duration {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    let heard = Arc::new(Mutex::new(Vec::new()));
+async fn main() -> outlast::Result<()> {
+    let telephone = Arc::new(Telephone::default());
     let engine = outlast_examples::engine()
         .await?
-        .machine(Call {
-            heard: heard.clone(),
-        })
-        .machine(Nightly)
-        .queue("default", 10)
+        .register(call)
+        .register(Nightly)
+        .provide(telephone.clone())
         .queue("calls", 1)
         .start()
         .await?;
-    let patience = Duration::from_secs(10);
-    let call = |who: &str| New::<Call>(who.to_owned());
+    let admin = engine.client().admin();
 
     // While the queue is paused, calls accumulate in it.
     let note = || Note::by("scheduling").because("calls gather");
-    engine.pause("calls", note()).await?;
+    admin.pause("calls", note()).await?;
     let later = SystemTime::now() + Duration::from_millis(400);
     let calls = [
-        call("second"),
+        call::with("second".into()),
         // Lower is more urgent.
-        call("first").priority(-10),
+        call::with("first".into()).priority(-10),
         // Equal priorities run in the order in which they became due.
-        call("third"),
-        call("fourth").delay(Duration::from_millis(200)),
-        call("fifth").at(later),
+        call::with("third".into()),
+        call::with("fourth".into()).delay(Duration::from_millis(200)),
+        call::with("fifth".into()).at(later),
     ];
-    let calls = engine.insert_many(calls).await?;
-    engine.resume("calls", note()).await?;
+    let calls = engine.client().start_many(calls).await?;
+    admin.resume("calls", note()).await?;
     let started = Instant::now();
-    for call in calls {
-        engine.wait(call, patience).await?;
+    for waiting in calls {
+        waiting.output().timeout(MINUTE).await?;
     }
-    let order = heard.lock().expect("the lock is not poisoned").split_off(0);
+    let order = telephone.heard().split_off(0);
     println!("{order:?} after {:?}", started.elapsed());
-    ensure!(order == ["first", "second", "third", "fourth", "fifth"]);
+    assert_eq!(order, ["first", "second", "third", "fourth", "fifth"]);
 
     // A recurring task is one instance, and its key keeps it unique.
-    let nightly = engine
-        .insert(New::<Nightly>(Night::Sleep { done: 0 }).key("the one"))
-        .await?;
-    let nights = engine.wait(nightly, patience).await?;
-    ensure!(nights == 3);
-    let id = nightly.id().context("another instance holds the key")?;
-    println!("instance {id} worked on {nights} nights");
+    let nightly = Nightly::with(Night::Sleep { done: 0 }).key("the one");
+    let nightly = engine.start(nightly).await?;
+    let nights = nightly.output().timeout(MINUTE).await?;
+    assert_eq!(nights, 3);
+    println!("instance {} worked on {nights} nights", nightly.id());
 
-    engine.shutdown().await;
-    Ok(())
+    engine.shutdown().await
 }

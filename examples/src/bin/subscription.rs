@@ -7,11 +7,9 @@
 //! cargo run -p outlast-examples --bin subscription
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
+use outlast::Handle;
 use outlast::prelude::*;
-use outlast::{EventKind, HistoryRequest};
-
-struct Subscription;
+use outlast::store::{EventKind, Instance};
 
 #[derive(Serialize, Deserialize)]
 struct Terms {
@@ -20,44 +18,31 @@ struct Terms {
     paid: u64,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct NewPrice(u64);
 
-impl Signal for NewPrice {
-    const NAME: &'static str = "new_price";
-}
-
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Unsubscribed;
-
-impl Signal for Unsubscribed {
-    const NAME: &'static str = "unsubscribed";
-}
 
 /// Short for the example.
 const MONTH: Duration = Duration::from_millis(150);
 
-impl Workflow for Subscription {
-    const NAME: &'static str = "monthly";
-    type Input = Terms;
-    type Output = String;
-
-    async fn run(&self, flow: Flow, mut terms: Terms) -> FlowResult<String> {
-        // Drawn outside the step: inside its closure, every attempt would draw another key.
-        let key = flow.uuid();
-        let charged = flow.step("charge", async || charge(&terms, &key));
-        terms.paid += charged.await?;
-        let unsubscribed = flow.signal::<Unsubscribed>().timeout(MONTH);
-        if unsubscribed.await?.is_some() {
-            return Ok(format!("{} has paid {}", terms.customer, terms.paid));
-        }
-        // A new price applies from the next month.
-        let soon = Duration::ZERO;
-        while let Some(new) = flow.signal::<NewPrice>().timeout(soon).await? {
-            terms.price = new.0;
-        }
-        flow.continue_as_new(terms)
+#[workflow]
+async fn monthly(flow: Flow, mut terms: Terms) -> FlowResult<String> {
+    // Drawn outside the step: inside its closure, every attempt would draw another key.
+    let key = flow.uuid();
+    let charged = flow.step("charge", async || charge(&terms, &key));
+    terms.paid += charged.await?;
+    let unsubscribed = flow.signal::<Unsubscribed>().timeout(MONTH);
+    if unsubscribed.await?.is_some() {
+        return Ok(format!("{} has paid {}", terms.customer, terms.paid));
     }
+    // A new price applies from the next month.
+    let soon = Duration::ZERO;
+    while let Some(new) = flow.signal::<NewPrice>().timeout(soon).await? {
+        terms.price = new.0;
+    }
+    flow.continue_as_new(terms)
 }
 
 fn charge(terms: &Terms, key: &str) -> std::io::Result<u64> {
@@ -66,11 +51,10 @@ fn charge(terms: &Terms, key: &str) -> std::io::Result<u64> {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
     let engine = outlast_examples::engine()
         .await?
-        .workflow(Subscription)
-        .queue("default", 10)
+        .register(monthly)
         .start()
         .await?;
 
@@ -79,47 +63,38 @@ async fn main() -> Result<()> {
         price: 10,
         paid: 0,
     };
-    let ada = Subscription::key("subscription:ada");
     let subscription = engine
-        .insert(Run::<Subscription>(terms).key("subscription:ada"))
+        .start(monthly::with(terms).key("subscription:ada"))
         .await?;
-    let id = subscription
-        .id()
-        .context("another instance holds the key")?;
 
-    engine.signal(ada.clone(), NewPrice(12)).await?;
-    let third = run_of(&engine, id, 3).await?;
+    // The key addresses every run.
+    let ada = monthly::key("subscription:ada");
+    engine.client().signal(ada, NewPrice(12)).await?;
+    let third = run_of(&subscription, 3).await?;
     println!("month {} of {}", third.run, third.id);
-    ensure!(third.correlation_key.as_deref() == Some("subscription:ada"));
-    engine.signal(ada, Unsubscribed).await?;
-    let paid = engine.wait(subscription, Duration::from_secs(10)).await?;
+    assert_eq!(third.correlation_key.as_deref(), Some("subscription:ada"));
+
+    // So does the handle.
+    subscription.signal(Unsubscribed).await?;
+    let paid = subscription.output().timeout(MINUTE).await?;
     println!("{paid}");
-    ensure!(paid.starts_with("ada has paid ") && paid != "ada has paid 10");
+    assert!(paid.starts_with("ada has paid ") && paid != "ada has paid 10");
 
     // The last ten runs are stored.
-    let second = HistoryRequest {
-        id: id.get(),
-        run: 2,
-        after: 0,
-        max: 100,
-    };
-    let second = engine.history(second).await?;
-    ensure!(second.last().map(|event| event.kind) == Some(EventKind::ContinuedAsNew));
-    engine.shutdown().await;
-    Ok(())
+    let second = subscription.history().run(2).await?;
+    let end = second.last().map(|event| event.kind);
+    assert_eq!(end, Some(EventKind::ContinuedAsNew));
+    engine.shutdown().await
 }
 
-async fn run_of(
-    client: &Client,
-    id: Id<outlast::workflow::Running<Subscription>>,
-    run: i32,
-) -> Result<outlast::Instance> {
+/// Waits until the subscription has come to this run.
+async fn run_of(subscription: &Handle<monthly>, run: i32) -> outlast::Result<Instance> {
     for _ in 0..500 {
-        let seen = client.get(id).await?.context("it is stored")?;
+        let seen = subscription.instance().await?;
         if seen.run >= run {
             return Ok(seen);
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    anyhow::bail!("it has not come to its run {run}")
+    panic!("it has not come to its run {run}")
 }

@@ -6,7 +6,6 @@
 //! cargo run -p outlast-examples --bin testing
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
 use outlast::prelude::*;
 use outlast::testing::{Harness, Point};
 use std::sync::Arc;
@@ -16,21 +15,16 @@ struct Checkout {
     bank: Arc<Bank>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Order {
     Start { number: u64 },
     Charge { number: u64 },
     Ship { number: u64 },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct PaymentConfirmed {
     amount: u64,
-}
-
-impl Signal for PaymentConfirmed {
-    const NAME: &'static str = "payment_confirmed";
 }
 
 impl Machine for Checkout {
@@ -39,19 +33,19 @@ impl Machine for Checkout {
     type Output = String;
 
     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Order::Start { number } => wait_for([PaymentConfirmed::NAME])
-                .timeout(Duration::from_secs(3600))
+        match state {
+            Order::Start { number } => wait_for::<PaymentConfirmed>()
+                .timeout(HOUR)
                 .then(Order::Charge { number }),
             Order::Charge { number } => {
                 let Some(paid) = cx.received::<PaymentConfirmed>()? else {
-                    return Ok(Outcome::fail("payment never came"));
+                    return fail("payment never came");
                 };
                 self.bank.charge(paid.amount);
-                Outcome::next(Order::Ship { number })
+                next(Order::Ship { number })
             }
-            Order::Ship { number } => Outcome::done(format!("order {number} shipped")),
-        })
+            Order::Ship { number } => done(format!("order {number} shipped")),
+        }
     }
 }
 
@@ -67,76 +61,73 @@ impl Bank {
     }
 }
 
-async fn a_paid_order_is_shipped() -> Result<()> {
+async fn a_paid_order_is_shipped() -> outlast::Result<()> {
     let bank = Arc::new(Bank::default());
     let machine = Checkout { bank: bank.clone() };
-    let mut harness = Harness::builder().machine(machine).build().await?;
+    let mut harness = Harness::builder().register(machine).build().await?;
 
     let order = harness
-        .insert(New::<Checkout>(Order::Start { number: 1 }).key("order:1"))
+        .start(Checkout::with(Order::Start { number: 1 }))
         .await?;
     harness.run().await;
     harness
-        .expect(order)
+        .expect(&order)
         .await
         .awaits(["payment_confirmed"])
         .at_step("charge");
 
+    order.signal(PaymentConfirmed { amount: 100 }).await?;
+    let report = harness.run().await;
+    assert_eq!((report.steps, report.done), (2, 1));
     harness
-        .signal(Checkout::key("order:1"), PaymentConfirmed { amount: 100 })
-        .await?;
-    let tally = harness.run().await;
-    ensure!((tally.steps, tally.done) == (2, 1));
-    harness
-        .expect(order)
+        .expect(&order)
         .await
         .is_done_with(&"order 1 shipped".to_owned());
     Ok(())
 }
 
-async fn an_hour_without_payment_ends_the_order() -> Result<()> {
+async fn an_hour_without_payment_ends_the_order() -> outlast::Result<()> {
     let bank = Arc::new(Bank::default());
     let machine = Checkout { bank: bank.clone() };
-    let mut harness = Harness::builder().machine(machine).build().await?;
+    let mut harness = Harness::builder().register(machine).build().await?;
 
     let order = harness
-        .insert(New::<Checkout>(Order::Start { number: 2 }))
+        .start(Checkout::with(Order::Start { number: 2 }))
         .await?;
     harness.run().await;
     // Skips the hour.
-    harness.advance(Duration::from_secs(3600)).await;
+    harness.advance(HOUR).await;
     harness.run().await;
     harness
-        .expect(order)
+        .expect(&order)
         .await
         .is_failed_with("payment never came");
-    ensure!(bank.calls.load(Ordering::SeqCst) == 0);
+    assert_eq!(bank.calls.load(Ordering::SeqCst), 0);
     Ok(())
 }
 
-async fn a_worker_that_dies_before_the_commit_charges_twice() -> Result<()> {
+async fn a_worker_that_dies_before_the_commit_charges_twice() -> outlast::Result<()> {
     let bank = Arc::new(Bank::default());
     let machine = Checkout { bank: bank.clone() };
-    let mut harness = Harness::builder().machine(machine).build().await?;
+    let mut harness = Harness::builder().register(machine).build().await?;
 
     let order = harness
-        .insert(New::<Checkout>(Order::Start { number: 3 }))
+        .start(Checkout::with(Order::Start { number: 3 }))
         .await?;
     harness.run().await;
-    let id = order.id().context("another instance holds the key")?;
-    harness.signal(id, PaymentConfirmed { amount: 100 }).await?;
+    order.signal(PaymentConfirmed { amount: 100 }).await?;
 
     harness.crash::<Checkout>("charge", Point::BeforeCommit);
-    let tally = harness.run().await;
-    ensure!(tally.crashes == 1);
-    harness.expect(order).await.is_done();
+    let report = harness.run().await;
+    assert_eq!(report.crashes, 1);
+    harness.expect(&order).await.is_done();
     // The step ran twice. This is why a real bank gets `cx.idempotency_key()`.
-    ensure!(bank.calls.load(Ordering::SeqCst) == 2);
+    assert_eq!(bank.calls.load(Ordering::SeqCst), 2);
     Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
     a_paid_order_is_shipped().await?;
     an_hour_without_payment_ends_the_order().await?;
     a_worker_that_dies_before_the_commit_charges_twice().await?;

@@ -15,8 +15,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Json, Router, routing::post};
 use outlast::prelude::*;
-use outlast::transaction;
-use outlast::{Count, Filter, NewInstance, NewSignal};
+use outlast::store::{Count, Delivery, Filter, NewInstance, NewSignal};
+use outlast::{Client, InstanceId, New, Postgres, Sqlite, transaction};
 use outlast_examples::{SCHEMA, postgres_url, send_post};
 use rusqlite::{Connection, TransactionBehavior};
 use sqlx::PgPool;
@@ -26,20 +26,15 @@ use tokio::net::TcpListener;
 
 struct Delivering;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Parcel {
     Take { number: i64, pieces: i64 },
     Send { number: i64, pieces: i64 },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Paid {
     amount: i64,
-}
-
-impl Signal for Paid {
-    const NAME: &'static str = "paid";
 }
 
 impl Machine for Delivering {
@@ -48,14 +43,12 @@ impl Machine for Delivering {
     type Output = String;
 
     async fn step(&self, state: Parcel, _cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Parcel::Take { number, pieces } => {
-                wait_for([Paid::NAME]).then(Parcel::Send { number, pieces })
+                wait_for::<Paid>().then(Parcel::Send { number, pieces })
             }
-            Parcel::Send { number, pieces } => {
-                Outcome::done(format!("order {number}: sent {pieces}"))
-            }
-        })
+            Parcel::Send { number, pieces } => done(format!("order {number}: sent {pieces}")),
+        }
     }
 }
 
@@ -75,7 +68,7 @@ struct Order {
 impl Order {
     fn delivery(self) -> New<Delivering> {
         let Order { number, pieces } = self;
-        New::<Delivering>(Parcel::Take { number, pieces }).key(format!("order:{number}"))
+        Delivering::with(Parcel::Take { number, pieces }).key(format!("order:{number}"))
     }
 }
 
@@ -257,11 +250,7 @@ async fn main() -> Result<()> {
             (Engine::builder(store), Database::Sqlite { path })
         }
     };
-    let engine = builder
-        .machine(Delivering)
-        .queue("default", 10)
-        .start()
-        .await?;
+    let engine = builder.register(Delivering).start().await?;
     let shop = Shop {
         database: Arc::new(database),
         client: engine.client().clone(),
@@ -276,11 +265,13 @@ async fn main() -> Result<()> {
 
     let (status, body) = send_post(address, "/orders", r#"{"number": 42, "pieces": 2}"#).await?;
     assert_eq!(status, 201, "{body}");
-    let delivery = Id::<Delivering>::of(InstanceId(body.parse()?));
+    let delivery = engine
+        .handle::<Delivering>(InstanceId(body.parse()?))
+        .await?;
     let (status, body) =
         send_post(address, "/payments", r#"{"number": 42, "amount": 100}"#).await?;
     assert_eq!(status, 200, "{body}");
-    let sent = engine.wait(delivery, Duration::from_secs(10)).await?;
+    let sent = delivery.output().timeout(MINUTE).await?;
     println!("{sent}");
     assert_eq!(sent, "order 42: sent 2");
 
@@ -292,32 +283,21 @@ async fn main() -> Result<()> {
         correlation_key: Some("order:43".into()),
         ..Filter::default()
     };
-    assert_eq!(
-        engine.count(of_order).await?,
-        Count::Exactly(0),
-        "the instance was not rolled back"
-    );
+    let count = engine.client().count(of_order).await?;
+    assert_eq!(count, Count::Exactly(0), "the instance was not rolled back");
 
     // In plain SQL, as a trigger, a migration or another language would.
     if let Database::Postgres { pool, .. } = shop.database.as_ref() {
         sqlx::raw_sql(ORDER_IN_SQL).execute(pool).await?;
         sqlx::raw_sql(PAYMENT_IN_SQL).execute(pool).await?;
-        let sent = engine
-            .wait(Delivering::key("order:44"), Duration::from_secs(10))
-            .await;
-        // The instance may have finished and released its key before the wait began.
-        println!("in plain SQL: {sent:?}");
-        assert!(!matches!(sent, Err(WaitError::TimedOut(_))), "{sent:?}");
-        let of_order = Filter {
-            machine: Some(Delivering::NAME.into()),
-            correlation_key: Some("order:44".into()),
-            statuses: vec![Status::Done],
-            ..Filter::default()
-        };
-        assert_ne!(engine.count(of_order).await?, Count::Exactly(0));
+        // The key finds the instance also after it has finished.
+        let delivery = engine.handle::<Delivering>("order:44").await?;
+        let sent = delivery.output().timeout(MINUTE).await?;
+        println!("in plain SQL: {sent}");
+        assert_eq!(sent, "order 44: sent 1");
     }
 
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok(())
 }
 

@@ -7,16 +7,13 @@
 //! cargo run -p outlast-examples --bin versions
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
+use outlast::Status;
 use outlast::prelude::*;
+use outlast::store::{Count, Filter};
 use outlast_examples::{engine_on, shared_database};
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Paid;
-
-impl Signal for Paid {
-    const NAME: &'static str = "paid";
-}
 
 /// The first version: a trial, then the bill.
 mod v1 {
@@ -24,8 +21,7 @@ mod v1 {
 
     pub struct Subscription;
 
-    #[derive(Serialize, Deserialize)]
-    #[serde(tag = "step", content = "state", rename_all = "snake_case")]
+    #[steps]
     pub enum Term {
         Trial { customer: String },
         Bill { customer: String },
@@ -33,14 +29,15 @@ mod v1 {
 
     impl Machine for Subscription {
         const NAME: &'static str = "subscription";
+        const QUEUE: &'static str = "subscriptions";
         type State = Term;
         type Output = String;
 
         async fn step(&self, term: Term, _cx: &Context) -> StepResult<Self> {
-            Ok(match term {
-                Term::Trial { customer } => wait_for([Paid::NAME]).then(Term::Bill { customer }),
-                Term::Bill { customer } => Outcome::done(format!("{customer} pays for the basics")),
-            })
+            match term {
+                Term::Trial { customer } => wait_for::<Paid>().then(Term::Bill { customer }),
+                Term::Bill { customer } => done(format!("{customer} pays for the basics")),
+            }
         }
     }
 }
@@ -52,8 +49,7 @@ mod v1_changed {
 
     pub struct Subscription;
 
-    #[derive(Serialize, Deserialize)]
-    #[serde(tag = "step", content = "state", rename_all = "snake_case")]
+    #[steps]
     pub enum Term {
         Trial {
             customer: String,
@@ -68,19 +64,20 @@ mod v1_changed {
 
     impl Machine for Subscription {
         const NAME: &'static str = "subscription";
+        const QUEUE: &'static str = "subscriptions";
         type State = Term;
         type Output = String;
 
         async fn step(&self, term: Term, _cx: &Context) -> StepResult<Self> {
-            Ok(match term {
-                Term::Trial { customer } => wait_for([Paid::NAME]).then(Term::Invoice {
+            match term {
+                Term::Trial { customer } => wait_for::<Paid>().then(Term::Invoice {
                     customer,
                     discount: 10,
                 }),
                 Term::Invoice { customer, discount } => {
-                    Outcome::done(format!("{customer} pays for the basics, {discount} % less"))
+                    done(format!("{customer} pays for the basics, {discount} % less"))
                 }
-            })
+            }
         }
     }
 }
@@ -91,8 +88,7 @@ mod v2 {
 
     pub struct Subscription;
 
-    #[derive(Serialize, Deserialize)]
-    #[serde(tag = "step", content = "state", rename_all = "snake_case")]
+    #[steps]
     pub enum Term {
         Choose { customer: String, plan: String },
         Start { customer: String, plan: String },
@@ -101,112 +97,100 @@ mod v2 {
     impl Machine for Subscription {
         const NAME: &'static str = "subscription";
         const VERSION: i32 = 2;
+        const QUEUE: &'static str = "subscriptions";
         type State = Term;
         type Output = String;
 
         async fn step(&self, term: Term, _cx: &Context) -> StepResult<Self> {
-            Ok(match term {
+            match term {
                 Term::Choose { customer, plan } => {
-                    wait_for([Paid::NAME]).then(Term::Start { customer, plan })
+                    wait_for::<Paid>().then(Term::Start { customer, plan })
                 }
-                Term::Start { customer, plan } => {
-                    Outcome::done(format!("{customer} pays for the {plan}"))
-                }
-            })
+                Term::Start { customer, plan } => done(format!("{customer} pays for the {plan}")),
+            }
         }
     }
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
     let folder = tempfile::tempdir()?;
     let database = shared_database(folder.path());
-    let patience = Duration::from_secs(10);
 
     // Before the deploy: two customers are in their trial.
     let old = engine_on(&database)
         .await?
-        .machine(v1::Subscription)
-        .queue("subscriptions", 10)
+        .register(v1::Subscription)
         .start()
         .await?;
     let mut trials = Vec::new();
     for customer in ["ada", "bob"] {
-        let trial = v1::Term::Trial {
-            customer: customer.into(),
-        };
-        let trial = New::<v1::Subscription>(trial).queue("subscriptions");
-        let trial = old
-            .insert(trial)
-            .await?
-            .id()
-            .context("another instance holds the key")?;
-        old.wait_settled(trial, patience).await?;
-        trials.push(trial.get());
+        let customer = customer.to_owned();
+        let trial = v1::Subscription::with(v1::Term::Trial { customer });
+        let trial = old.start(trial).await?;
+        trial.settled().timeout(MINUTE).await?;
+        trials.push(trial.id().get());
     }
 
     // During the deploy: a caller starts the new version while only the old program runs.
-    let plan = v2::Term::Choose {
+    let eve = v2::Subscription::with(v2::Term::Choose {
         customer: "eve".into(),
         plan: "library".into(),
-    };
-    let new = New::<v2::Subscription>(plan).queue("subscriptions");
-    let eve = old
-        .insert(new)
-        .await?
-        .id()
-        .context("another instance holds the key")?;
-    let waits = old.get(eve).await?.context("it is stored")?;
-    let why = old.explain(&waits).await?;
-    println!("eve {why}");
-    ensure!(waits.status == Status::Runnable && waits.attempt == 0);
-    old.shutdown().await;
+    });
+    let eve = old.start(eve).await?;
+    println!("eve {}", eve.explain().await?);
+    let waits = eve.instance().await?;
+    assert_eq!((waits.status, waits.attempt), (Status::Runnable, 0));
+    let eve = eve.id();
+    old.shutdown().await?;
 
     // After a compatible change, the same version continues with the old rows.
     let changed = engine_on(&database)
         .await?
-        .machine(v1_changed::Subscription)
-        .queue("subscriptions", 10)
+        .register(v1_changed::Subscription)
         .start()
         .await?;
-    changed.signal(trials[0], Paid).await?;
-    let ada = Id::<v1_changed::Subscription>::of(trials[0]);
-    let ada = changed.wait(ada, patience).await?;
+    let ada = changed
+        .handle::<v1_changed::Subscription>(trials[0])
+        .await?;
+    ada.signal(Paid).await?;
+    let ada = ada.output().timeout(MINUTE).await?;
     println!("{ada}");
-    ensure!(ada == "ada pays for the basics, 0 % less");
-    changed.shutdown().await;
+    assert_eq!(ada, "ada pays for the basics, 0 % less");
+    changed.shutdown().await?;
 
     // After an incompatible change, both versions run side by side until no instance of the old
     // one is live.
     let engine = engine_on(&database)
         .await?
-        .machine(v1::Subscription)
-        .machine(v2::Subscription)
-        .queue("subscriptions", 10)
+        .register(v1::Subscription)
+        .register(v2::Subscription)
         .start()
         .await?;
-    engine.signal(trials[1], Paid).await?;
-    let bob = Id::<v1::Subscription>::of(trials[1]);
-    ensure!(engine.wait(bob, patience).await? == "bob pays for the basics");
-    engine.signal(eve, Paid).await?;
-    ensure!(engine.wait(eve, patience).await? == "eve pays for the library");
+    let bob = engine.handle::<v1::Subscription>(trials[1]).await?;
+    bob.signal(Paid).await?;
+    let bob = bob.output().timeout(MINUTE).await?;
+    assert_eq!(bob, "bob pays for the basics");
+    let eve = engine.handle(eve).await?;
+    eve.signal(Paid).await?;
+    let eve = eve.output().timeout(MINUTE).await?;
+    assert_eq!(eve, "eve pays for the library");
 
     // The old version may be removed when none of its instances is live.
-    let left = engine.count(still_of_version(1)).await?;
+    let left = engine.client().count(still_of_version(1)).await?;
     println!("of version 1 there are left: {left:?}");
-    ensure!(left == outlast::Count::Exactly(0));
-    engine.shutdown().await;
-    Ok(())
+    assert_eq!(left, Count::Exactly(0));
+    engine.shutdown().await
 }
 
-fn still_of_version(version: i32) -> outlast::Filter {
-    outlast::Filter {
+fn still_of_version(version: i32) -> Filter {
+    Filter {
         machine: Some("subscription".into()),
         version: Some(version),
         statuses: Status::ALL
             .into_iter()
             .filter(|status| !status.is_terminal())
             .collect(),
-        ..Default::default()
+        ..Filter::default()
     }
 }

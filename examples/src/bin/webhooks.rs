@@ -7,7 +7,7 @@
 //! cargo run -p outlast-examples --bin webhooks
 //! ```
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use axum::Router;
 use outlast::prelude::*;
 use outlast_examples::send;
@@ -18,15 +18,14 @@ use tokio::net::TcpListener;
 
 struct Checkout;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Order {
     Start { number: u64 },
     Ship { number: u64 },
 }
 
 /// The part of the provider's message that this program reads.
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct PaymentConfirmed {
     data: Payment,
 }
@@ -37,25 +36,19 @@ struct Payment {
     amount: u64,
 }
 
-impl Signal for PaymentConfirmed {
-    const NAME: &'static str = "payment_confirmed";
-}
-
 impl Machine for Checkout {
     const NAME: &'static str = "paid_checkout";
     type State = Order;
     type Output = String;
 
     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Order::Start { number } => {
-                wait_for([PaymentConfirmed::NAME]).then(Order::Ship { number })
-            }
+        match state {
+            Order::Start { number } => wait_for::<PaymentConfirmed>().then(Order::Ship { number }),
             Order::Ship { number } => match cx.received::<PaymentConfirmed>()? {
-                Some(paid) => Outcome::done(format!("order {number}, {} paid", paid.data.amount)),
-                None => Outcome::fail("nothing was received"),
+                Some(paid) => done(format!("order {number}, {} paid", paid.data.amount)),
+                None => fail("nothing was received"),
             },
-        })
+        }
     }
 }
 
@@ -63,8 +56,7 @@ impl Machine for Checkout {
 async fn main() -> Result<()> {
     let engine = outlast_examples::engine()
         .await?
-        .machine(Checkout)
-        .queue("default", 10)
+        .register(Checkout)
         .start()
         .await?;
 
@@ -90,9 +82,8 @@ async fn main() -> Result<()> {
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, app).await });
 
-    let order = engine
-        .insert(New::<Checkout>(Order::Start { number: 42 }).key("order:42"))
-        .await?;
+    let order = Checkout::with(Order::Start { number: 42 }).key("order:42");
+    let order = engine.start(order).await?;
 
     // Sent twice: a provider repeats a message if the response is late.
     let body = r#"{"type": "payment.confirmed", "data": {"order": "order:42", "amount": 100}}"#;
@@ -108,21 +99,21 @@ async fn main() -> Result<()> {
         let (status, answer) = send(address, "POST", path, &headers, body).await?;
         println!("{status} {answer}");
         // The second message may arrive after the order has finished and released its key.
-        ensure!(status == 200 && answer.contains(expected) || answer.contains("no_target"));
+        assert!(status == 200 && answer.contains(expected) || answer.contains("no_target"));
     }
-    let shipped = engine.wait(order, Duration::from_secs(10)).await?;
-    ensure!(shipped == "order 42, 100 paid");
+    let shipped = order.output().timeout(MINUTE).await?;
+    assert_eq!(shipped, "order 42, 100 paid");
 
     // Every other request needs a token.
     let path = "/admin/outlast/v1/queues";
     let (status, _) = send(address, "GET", path, &[], "").await?;
-    ensure!(status == 401);
+    assert_eq!(status, 401);
     let bearer = format!("Bearer {operator}");
     let headers = [("authorization", bearer.as_str())];
     let (status, queues) = send(address, "GET", path, &headers, "").await?;
     println!("{status} {queues}");
-    ensure!(status == 200);
+    assert_eq!(status, 200);
 
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok(())
 }

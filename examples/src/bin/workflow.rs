@@ -7,16 +7,11 @@
 //! cargo run -p outlast-examples --bin workflow
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
 use outlast::prelude::*;
-use outlast::{EventKind, FlowErrorKind, HistoryRequest};
+use outlast::store::EventKind;
+use outlast::workflow::FlowErrorKind;
 
-/// Holds what the code needs, as with machines: clients of other services, pools, settings.
-struct Fulfil {
-    warehouse: Warehouse,
-}
-
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Order {
     number: u64,
     articles: Vec<String>,
@@ -31,94 +26,63 @@ struct Receipt {
     approved_by: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Approved {
     by: String,
 }
 
-impl Signal for Approved {
-    const NAME: &'static str = "approved";
-}
+#[workflow]
+async fn fulfil(flow: Flow, order: Order, warehouse: Data<Warehouse>) -> FlowResult<Receipt> {
+    // Runs in this worker. Its result is committed before the next line, and is never
+    // computed again.
+    let key = flow.uuid();
+    let reserve = async || warehouse.reserve(&order, &key).await;
+    let hold = flow.step("reserve", reserve).await?;
 
-impl Workflow for Fulfil {
-    const NAME: &'static str = "fulfil";
-    type Input = Order;
-    type Output = Receipt;
-
-    async fn run(&self, flow: Flow, order: Order) -> FlowResult<Receipt> {
-        // Runs in this worker. Its result is committed before the next line, and is never
-        // computed again.
-        let key = flow.uuid();
-        let hold = flow
-            .step("reserve", async || {
-                self.warehouse.reserve(&order, &key).await
-            })
-            .await?;
-
-        // One commit starts all of these. They run on any worker with a free slot.
-        let packing = order.articles.iter();
-        let packing: Vec<_> = packing
-            .map(|article| flow.activity(Pack, article.clone()))
-            .collect();
-        let label = flow.child::<PrintLabel>(order.number);
-        let (label, parcels) = match flow.all((label, packing)).await {
-            Ok(both) => both,
-            // The error names the call and the reason. The history records that it was handled.
-            Err(error) if error.kind() == FlowErrorKind::ActivityFailed => {
-                println!("order {}: {error}", order.number);
-                (format!("label for {}", order.number), Vec::new())
-            }
-            Err(error) => return Err(error),
-        };
-
-        // May take a day or a year. Nothing runs in the meantime.
-        let approved = flow.signal::<Approved>().timeout(order.approve_within);
-        let Some(approved) = approved.await? else {
-            return Err(flow.fail(format_args!("nobody approved order {}", order.number)));
-        };
-        flow.sleep(Duration::from_millis(50)).await?;
-        Ok(Receipt {
-            hold,
-            label,
-            parcels,
-            approved_by: approved.by,
-        })
-    }
-}
-
-/// A job: retried with backoff, on any worker with a free slot.
-struct Pack;
-
-impl Job for Pack {
-    const NAME: &'static str = "pack_article";
-    const MAX_ATTEMPTS: u32 = 2;
-    type Args = String;
-    type Output = String;
-
-    fn backoff(&self, _attempt: u32) -> Duration {
-        Duration::from_millis(20)
-    }
-
-    async fn perform(&self, article: String, _cx: &Context) -> Result<String, JobError> {
-        match article.as_str() {
-            "piano" => Err(JobError::retry("no box is large enough")),
-            article => Ok(format!("parcel with a {article}")),
+    // One commit starts all of these. They run on any worker with a free slot.
+    let label = flow.run(print_label::with(order.number));
+    let packing = order.articles.iter().cloned();
+    let packing: Vec<_> = packing
+        .map(|article| flow.run(pack_article::with(article)))
+        .collect();
+    let (label, parcels) = match flow.all((label, packing)).await {
+        Ok(both) => both,
+        // The error names the call and the reason. The history records that it was handled.
+        Err(error) if error.kind() == FlowErrorKind::ActivityFailed => {
+            println!("order {}: {error}", order.number);
+            (format!("label for {}", order.number), Vec::new())
         }
+        Err(error) => return Err(error),
+    };
+
+    // May take a day or a year. Nothing runs in the meantime.
+    let approved = flow.signal::<Approved>().timeout(order.approve_within);
+    let Some(approved) = approved.await? else {
+        return flow.fail(format_args!("nobody approved order {}", order.number));
+    };
+    flow.sleep(Duration::from_millis(50)).await?;
+    Ok(Receipt {
+        hold,
+        label,
+        parcels,
+        approved_by: approved.by,
+    })
+}
+
+/// Retried with growing pauses, on any worker with a free slot.
+#[job(attempts = 2)]
+async fn pack_article(article: String) -> Result<String, String> {
+    match article.as_str() {
+        "piano" => Err("no box is large enough".into()),
+        article => Ok(format!("parcel with a {article}")),
     }
 }
 
-/// Another workflow, which this one starts.
-struct PrintLabel;
-
-impl Workflow for PrintLabel {
-    const NAME: &'static str = "print_label";
-    type Input = u64;
-    type Output = String;
-
-    async fn run(&self, flow: Flow, order: u64) -> FlowResult<String> {
-        let print = async || Ok::<_, std::io::Error>(format!("label for {order}"));
-        flow.step("print", print).await
-    }
+/// Another workflow, which the first one runs.
+#[workflow]
+async fn print_label(flow: Flow, order: u64) -> FlowResult<String> {
+    let print = async || std::io::Result::Ok(format!("label for {order}"));
+    flow.step("print", print).await
 }
 
 /// A fake of what your steps call.
@@ -133,15 +97,13 @@ impl Warehouse {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
     let engine = outlast_examples::engine()
         .await?
-        .workflow(Fulfil {
-            warehouse: Warehouse,
-        })
-        .workflow(PrintLabel)
-        .machine(Pack)
-        .queue("default", 10)
+        .register(fulfil)
+        .register(print_label)
+        .register(pack_article)
+        .provide(Warehouse)
         .start()
         .await?;
 
@@ -150,58 +112,43 @@ async fn main() -> Result<()> {
         articles: articles.iter().map(|&article| article.into()).collect(),
         approve_within,
     };
-    let day = Duration::from_secs(24 * 3600);
+    let approved = order(42, &["lamp", "chair"], DAY);
     let approved = engine
-        .insert(Run::<Fulfil>(order(42, &["lamp", "chair"], day)).key("fulfil:42"))
+        .start(fulfil::with(approved).key("fulfil:42"))
         .await?;
     let ignored = order(43, &["table"], Duration::from_millis(300));
-    let ignored = engine.insert(Run::<Fulfil>(ignored)).await?;
-    let heavy = engine
-        .insert(Run::<Fulfil>(order(44, &["lamp", "piano"], day)).key("fulfil:44"))
-        .await?;
+    let ignored = engine.start(fulfil::with(ignored)).await?;
+    let heavy = order(44, &["lamp", "piano"], DAY);
+    let heavy = engine.start(fulfil::with(heavy)).await?;
 
-    for order in ["fulfil:42", "fulfil:44"] {
-        let approval = Approved { by: "Ada".into() };
-        engine.signal(Fulfil::key(order), approval).await?;
+    for order in [&approved, &heavy] {
+        order.signal(Approved { by: "Ada".into() }).await?;
     }
-    let patience = Duration::from_secs(10);
-    let receipt = engine.wait(approved, patience).await?;
+    let receipt = approved.output().timeout(MINUTE).await?;
     println!("{receipt:?}");
-    ensure!(
-        receipt
-            == Receipt {
-                hold: "hold 42".into(),
-                label: "label for 42".into(),
-                parcels: vec!["parcel with a lamp".into(), "parcel with a chair".into()],
-                approved_by: "Ada".into(),
-            }
+    assert_eq!(
+        receipt,
+        Receipt {
+            hold: "hold 42".into(),
+            label: "label for 42".into(),
+            parcels: vec!["parcel with a lamp".into(), "parcel with a chair".into()],
+            approved_by: "Ada".into(),
+        }
     );
 
-    let error = engine.wait(ignored, patience).await;
-    let error = error.err().context("order 43 was approved")?.to_string();
+    let error = ignored.output().timeout(MINUTE).await;
+    let error = error.expect_err("nobody approved order 43").to_string();
     println!("{error}");
-    ensure!(error.ends_with("nobody approved order 43"));
+    assert!(error.ends_with("nobody approved order 43"));
 
-    ensure!(engine.wait(heavy, patience).await?.parcels.is_empty());
-    let heavy = heavy.id().context("another instance holds the key")?;
+    assert!(heavy.output().timeout(MINUTE).await?.parcels.is_empty());
     // The calls of the code and their results, in order. After a crash the code is replayed
     // against them.
-    let history = engine
-        .history(HistoryRequest {
-            id: heavy.get(),
-            run: 1,
-            after: 0,
-            max: 100,
-        })
-        .await?;
+    let history = heavy.history().await?;
     for event in &history {
         println!("{:>3} {} {}", event.seq, event.kind, event.name);
     }
-    ensure!(
-        history
-            .iter()
-            .any(|event| event.kind == EventKind::FailureHandled)
-    );
-    engine.shutdown().await;
-    Ok(())
+    let kinds: Vec<_> = history.iter().map(|event| event.kind).collect();
+    assert!(kinds.contains(&EventKind::FailureHandled));
+    engine.shutdown().await
 }

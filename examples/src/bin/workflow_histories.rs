@@ -11,55 +11,43 @@
 //! cargo run -p outlast-examples --bin workflow_histories -- record
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use outlast::prelude::*;
-use outlast::testing::replay;
+use outlast::testing::Replay;
+use outlast::{Note, Status, WaitError};
 
-#[derive(Default)]
-struct Rental;
-
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Returned {
     clean: bool,
 }
 
-impl Signal for Returned {
-    const NAME: &'static str = "returned";
-}
-
-impl Workflow for Rental {
-    const NAME: &'static str = "rental";
-    type Input = String;
-    type Output = String;
-
-    async fn run(&self, flow: Flow, bike: String) -> FlowResult<String> {
-        flow.step("reserve", async || effect("reserve", &bike))
-            .await?;
-        match self.lend(&flow, &bike).await {
-            Ok(returned) => {
-                if !returned.clean {
-                    flow.activity(Wash, bike.clone()).await?;
-                }
-                Ok(format!("{bike} is back"))
+#[workflow]
+async fn rental(flow: Flow, bike: String) -> FlowResult<String> {
+    flow.step("reserve", async || effect("reserve", &bike))
+        .await?;
+    match lend(&flow, &bike).await {
+        Ok(returned) => {
+            if !returned.clean {
+                flow.run(wash_bike::with(bike.clone())).await?;
             }
-            Err(error) => {
-                let release = async || effect("release", &bike);
-                flow.uncancellable(async { flow.step("release", release).await })
-                    .await?;
-                Err(error)
-            }
+            Ok(format!("{bike} is back"))
+        }
+        Err(error) => {
+            let release = async || effect("release", &bike);
+            flow.uncancellable(async { flow.step("release", release).await })
+                .await?;
+            Err(error)
         }
     }
 }
 
-impl Rental {
-    async fn lend(&self, flow: &Flow, bike: &str) -> FlowResult<Returned> {
-        let lights = flow.activity(Check, format!("lights of {bike}"));
-        let brakes = flow.activity(Check, format!("brakes of {bike}"));
-        flow.all((lights, brakes)).await?;
-        let week = Duration::from_secs(7 * 24 * 3600);
-        let returned = flow.signal::<Returned>().timeout(week).await?;
-        returned.ok_or_else(|| flow.fail(format_args!("{bike} is lost")))
+async fn lend(flow: &Flow, bike: &str) -> FlowResult<Returned> {
+    let lights = flow.run(check_part::with(format!("lights of {bike}")));
+    let brakes = flow.run(check_part::with(format!("brakes of {bike}")));
+    flow.all((lights, brakes)).await?;
+    match flow.signal::<Returned>().timeout(7 * DAY).await? {
+        Some(returned) => Ok(returned),
+        None => flow.fail(format_args!("{bike} is lost")),
     }
 }
 
@@ -72,62 +60,41 @@ const RECORDED: [(&str, &str); 3] = [
 
 fn every_recorded_history_still_fits() -> Result<()> {
     for (name, history) in RECORDED {
-        replay::<Rental>(history).context(name)?;
+        Replay::of(rental).check(history).context(name)?;
     }
     Ok(())
 }
 
 /// Shows how the test above fails for a change that ignores running instances.
 fn a_careless_change_is_found() -> Result<()> {
-    #[derive(Default)]
-    struct Careless;
-
-    impl Workflow for Careless {
-        const NAME: &'static str = Rental::NAME;
-        type Input = String;
-        type Output = String;
-
-        async fn run(&self, flow: Flow, bike: String) -> FlowResult<String> {
-            flow.activity(Check, format!("tyres of {bike}")).await?;
-            Rental.run(flow, bike).await
-        }
+    #[workflow(name = "rental")]
+    async fn careless(flow: Flow, bike: String) -> FlowResult<String> {
+        let tyres = format!("tyres of {bike}");
+        flow.run(check_part::with(tyres)).await?;
+        rental.run(flow, bike).await
     }
 
     for (name, history) in RECORDED {
-        let difference = replay::<Careless>(history);
+        let difference = Replay::of(careless).check(history);
         let difference = difference.err().context(name)?.to_string();
         println!("{name}: {difference}");
-        ensure!(
-            difference
-                == "the history has event 2: step_completed \"reserve\" of call 1; \
-                    the code has call 1: activity \"check_part\""
+        assert_eq!(
+            difference,
+            "the history has event 2: step_completed \"reserve\" of call 1; \
+             the code has call 1: activity \"check_part\""
         );
     }
     Ok(())
 }
 
-struct Check;
-
-impl Job for Check {
-    const NAME: &'static str = "check_part";
-    type Args = String;
-    type Output = ();
-
-    async fn perform(&self, part: String, _cx: &Context) -> Result<(), JobError> {
-        Ok(effect("check", &part)?)
-    }
+#[job]
+async fn check_part(part: String) -> std::io::Result<()> {
+    effect("check", &part)
 }
 
-struct Wash;
-
-impl Job for Wash {
-    const NAME: &'static str = "wash_bike";
-    type Args = String;
-    type Output = ();
-
-    async fn perform(&self, bike: String, _cx: &Context) -> Result<(), JobError> {
-        Ok(effect("wash", &bike)?)
-    }
+#[job]
+async fn wash_bike(bike: String) -> std::io::Result<()> {
+    effect("wash", &bike)
 }
 
 fn effect(what: &str, of: &str) -> std::io::Result<()> {
@@ -147,39 +114,35 @@ async fn main() -> Result<()> {
 }
 
 async fn record() -> Result<()> {
-    let engine = Engine::builder(Sqlite::in_memory()?)
-        .workflow(Rental)
-        .machine(Check)
-        .machine(Wash)
-        .queue("default", 10)
+    let engine = Engine::sqlite_in_memory()?
+        .register(rental)
+        .register(check_part)
+        .register(wash_bike)
         .start()
         .await?;
-    let patience = Duration::from_secs(10);
     for (name, _) in RECORDED {
-        let rental = engine.insert(Run::<Rental>(format!("bike {name}"))).await?;
-        let id = rental.id().context("it has no key")?.get();
-        while engine.wait_settled(id, patience).await?.status != Status::AwaitingSignal {
+        let bike = engine.start(rental::with(format!("bike {name}"))).await?;
+        // It parks for the checks first.
+        while bike.settled().timeout(MINUTE).await?.status != Status::AwaitingSignal {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         match name {
             "returned" => {
-                engine.signal(id, Returned { clean: false }).await?;
-                engine.wait(rental, patience).await?;
+                bike.signal(Returned { clean: false }).await?;
+                bike.output().timeout(MINUTE).await?;
             }
             "cancelled" => {
-                engine.cancel(id, Note::by("ada")).await?;
-                let ended = engine.wait(rental, patience).await;
-                ensure!(matches!(ended, Err(WaitError::Ended { .. })));
+                bike.cancel(Note::by("ada")).await?;
+                let ended = bike.output().timeout(MINUTE).await;
+                assert!(matches!(ended, Err(WaitError::Ended { .. })));
             }
             _ => {}
         }
-        let history = engine
-            .export(id, None)
-            .await?
-            .context("its history is stored")?;
+        let history = engine.client().admin().export(bike.id(), None).await?;
+        let history = history.context("its history is stored")?;
         let file = format!("{}/histories/{name}.json", env!("CARGO_MANIFEST_DIR"));
         std::fs::write(file, serde_json::to_string_pretty(&history)? + "\n")?;
     }
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok(())
 }

@@ -8,133 +8,96 @@
 //! cargo run -p outlast-examples --bin workflow_many
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
+use outlast::JobError;
 use outlast::prelude::*;
+use outlast::store::ClosePolicy;
 use outlast::workflow::OneOf2;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-struct Import;
+#[workflow]
+async fn import(flow: Flow, files: u32) -> FlowResult<String> {
+    // The first answer wins. The others are asked to cancel.
+    let mirrors = [("far", 60_000), ("near", 0)];
+    let mirrors = mirrors.map(|(name, ms)| flow.run(ask_mirror::with((name.to_owned(), ms))));
+    let (_, mirror) = flow.select(Vec::from(mirrors)).cancel_rest().await?;
 
-impl Workflow for Import {
-    const NAME: &'static str = "import";
-    type Input = u32;
-    type Output = String;
+    // Only starts the child; the start is committed when this line returns. If the import ends
+    // first, the child gets a cancel request.
+    let watching = watch_import::with(mirror.clone()).on_parent_close(ClosePolicy::RequestCancel);
+    let watcher = flow.spawn(watching).await?;
+    println!("the watcher is {:?}", watcher.child());
 
-    async fn run(&self, flow: Flow, files: u32) -> FlowResult<String> {
-        // The first answer wins. The others are asked to cancel.
-        let mirrors = [("far", 60_000), ("near", 0)];
-        let mirrors = mirrors.map(|(name, ms)| flow.activity(Ask, (name.to_owned(), ms)));
-        let (_, mirror) = flow.select(Vec::from(mirrors)).cancel_rest().await?;
+    // Four run at a time, however many there are.
+    let loads: Vec<_> = (0..files)
+        .map(|file| flow.run(load_file::with(file)))
+        .collect();
+    let bytes = flow.all(loads).window(4).await?;
 
-        // Only starts the child; the start is committed when this line returns. If the import ends
-        // first, the child gets a cancel request.
-        let watcher = flow
-            .child::<Watch>(mirror.clone())
-            .on_parent_close(ClosePolicy::RequestCancel)
-            .start()
-            .await?;
-        println!("the watcher is {:?}", watcher.child());
-
-        // Four run at a time, however many there are.
-        let loads: Vec<_> = (0..files).map(|file| flow.activity(Load, file)).collect();
-        let bytes = flow.all(loads).window(4).await?;
-
-        // Signals the child once, however often this code runs again.
-        watcher.child().signal(Finish).await?;
-        let patience = flow.sleep(Duration::from_secs(60));
-        let seen = match flow.select((watcher.join(), patience)).await? {
-            OneOf2::First(seen) => seen,
-            OneOf2::Second(()) => return Err(flow.fail("the watcher does not answer")),
-        };
-        let bytes: u64 = bytes.iter().sum();
-        Ok(format!("{bytes} bytes from {mirror}; {seen}"))
-    }
+    // Signals the child once, however often this code runs again.
+    watcher.child().signal(Finish).await?;
+    let seen = match flow.select((watcher.join(), flow.sleep(MINUTE))).await? {
+        OneOf2::First(seen) => seen,
+        OneOf2::Second(()) => return flow.fail("the watcher does not answer"),
+    };
+    let bytes: u64 = bytes.iter().sum();
+    Ok(format!("{bytes} bytes from {mirror}; {seen}"))
 }
 
-struct Watch;
-
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Finish;
 
-impl Signal for Finish {
-    const NAME: &'static str = "finish";
-}
-
-impl Workflow for Watch {
-    const NAME: &'static str = "watch_import";
-    type Input = String;
-    type Output = String;
-
-    async fn run(&self, flow: Flow, mirror: String) -> FlowResult<String> {
-        let mut looks = 0;
-        loop {
-            let look = Duration::from_millis(100);
-            if flow.signal::<Finish>().timeout(look).await?.is_some() {
-                return Ok(format!("{mirror} was watched"));
-            }
-            looks += 1;
-            println!("look {looks} at {mirror}");
+#[workflow]
+async fn watch_import(flow: Flow, mirror: String) -> FlowResult<String> {
+    let mut looks = 0;
+    loop {
+        let look = Duration::from_millis(100);
+        if flow.signal::<Finish>().timeout(look).await?.is_some() {
+            return Ok(format!("{mirror} was watched"));
         }
+        looks += 1;
+        println!("look {looks} at {mirror}");
     }
 }
 
-struct Ask;
-
-impl Job for Ask {
-    const NAME: &'static str = "ask_mirror";
-    type Args = (String, u64);
-    type Output = String;
-
-    async fn perform(&self, (name, ms): (String, u64), cx: &Context) -> Result<String, JobError> {
-        tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(ms)) => Ok(name),
-            () = cx.cancelled() => Err(JobError::cancel("another was quicker")),
-        }
+#[job]
+async fn ask_mirror((name, ms): (String, u64), cx: &Context) -> Result<String, JobError> {
+    tokio::select! {
+        () = tokio::time::sleep(Duration::from_millis(ms)) => Ok(name),
+        () = cx.cancelled() => Err(JobError::cancel("another was quicker")),
     }
 }
-
-struct Load;
 
 static LOADING: AtomicI32 = AtomicI32::new(0);
 static LOADING_MAX: AtomicI32 = AtomicI32::new(0);
 
-impl Job for Load {
-    const NAME: &'static str = "load_file";
-    type Args = u32;
-    type Output = u64;
-
-    async fn perform(&self, _file: u32, _cx: &Context) -> Result<u64, JobError> {
-        let now = LOADING.fetch_add(1, Ordering::SeqCst) + 1;
-        LOADING_MAX.fetch_max(now, Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        LOADING.fetch_sub(1, Ordering::SeqCst);
-        Ok(1_000)
-    }
+#[job]
+async fn load_file(_file: u32) -> std::io::Result<u64> {
+    let now = LOADING.fetch_add(1, Ordering::SeqCst) + 1;
+    LOADING_MAX.fetch_max(now, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    LOADING.fetch_sub(1, Ordering::SeqCst);
+    Ok(1_000)
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
     let engine = outlast_examples::engine()
         .await?
-        .workflow(Import)
-        .workflow(Watch)
-        .machine(Ask)
-        .machine(Load)
-        .queue("default", 20)
+        .register(import)
+        .register(watch_import)
+        .register(ask_mirror)
+        .register(load_file)
         .start()
         .await?;
 
-    let import = engine.insert(Run::<Import>(100)).await?;
-    let loaded = engine.wait(import, Duration::from_secs(20)).await?;
+    let files = engine.start(import::with(100)).await?;
+    let loaded = files.output().timeout(MINUTE).await?;
     println!("{loaded}");
-    ensure!(loaded == "100000 bytes from near; near was watched");
+    assert_eq!(loaded, "100000 bytes from near; near was watched");
     let at_once = LOADING_MAX.load(Ordering::SeqCst);
     println!("{at_once} files at a time");
-    ensure!((1..=4).contains(&at_once));
+    assert!((1..=4).contains(&at_once));
 
-    let import = import.id().context("it has no key")?;
-    let seen = engine.get(import).await?.context("it is stored")?;
-    println!("it has {} events", seen.events);
-    engine.shutdown().await;
-    Ok(())
+    println!("it has {} events", files.instance().await?.events);
+    engine.shutdown().await
 }

@@ -6,106 +6,91 @@
 //! cargo run -p outlast-examples --bin workflow_testing
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
 use outlast::prelude::*;
 use outlast::testing::{Harness, Point};
-use outlast::workflow::Running;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
-struct Purchase {
-    bank: Arc<Bank>,
-}
-
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Delivered {
     to: String,
 }
 
-impl Signal for Delivered {
-    const NAME: &'static str = "delivered";
-}
-
-impl Workflow for Purchase {
-    const NAME: &'static str = "tested_purchase";
-    type Input = u64;
-    type Output = String;
-
-    async fn run(&self, flow: Flow, amount: u64) -> FlowResult<String> {
-        let key = flow.uuid();
-        flow.step("charge", async || self.bank.charge(amount, &key))
-            .await?;
-        let hour = Duration::from_secs(3600);
-        match flow.signal::<Delivered>().timeout(hour).await? {
-            Some(delivered) => Ok(format!("delivered to {}", delivered.to)),
-            None => Err(flow.fail("it never arrived")),
-        }
+#[workflow]
+async fn tested_purchase(flow: Flow, amount: u64, bank: Data<Bank>) -> FlowResult<String> {
+    let key = flow.uuid();
+    flow.step("charge", async || bank.charge(amount, &key))
+        .await?;
+    match flow.signal::<Delivered>().timeout(HOUR).await? {
+        Some(delivered) => Ok(format!("delivered to {}", delivered.to)),
+        None => flow.fail("it never arrived"),
     }
 }
 
 /// A fake of what the steps call, which a test can inspect.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Bank {
-    keys: Mutex<Vec<String>>,
+    keys: Arc<Mutex<Vec<String>>>,
 }
 
 impl Bank {
-    fn charge(&self, _amount: u64, key: &str) -> Result<(), String> {
-        let mut keys = self.keys.lock().map_err(|error| error.to_string())?;
+    fn charge(&self, _amount: u64, key: &str) -> std::io::Result<()> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         keys.push(key.to_owned());
         Ok(())
     }
 
     fn keys(&self) -> Vec<String> {
-        self.keys.lock().map(|it| it.clone()).unwrap_or_default()
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.clone()
     }
 }
 
-async fn what_never_arrives_fails_after_an_hour() -> Result<()> {
-    let bank = Arc::new(Bank::default());
-    let workflow = Purchase { bank: bank.clone() };
-    let mut harness = Harness::builder().workflow(workflow).build().await?;
+async fn what_never_arrives_fails_after_an_hour() -> outlast::Result<()> {
+    let bank = Bank::default();
+    let harness = Harness::builder()
+        .register(tested_purchase)
+        .provide(bank.clone());
+    let mut harness = harness.build().await?;
 
-    let purchase = harness.insert(Run::<Purchase>(100)).await?;
+    let purchase = harness.start(tested_purchase::with(100)).await?;
     harness.run().await;
-    harness.expect(purchase).await.awaits(["delivered"]);
+    harness.expect(&purchase).await.awaits(["delivered"]);
     // Skips the hour.
-    harness.advance(Duration::from_secs(3600)).await;
+    harness.advance(HOUR).await;
     harness.run().await;
-    harness
-        .expect(purchase)
-        .await
-        .is_failed_with("it never arrived");
+    let purchase = harness.expect(&purchase).await;
+    purchase.is_failed_with("it never arrived");
     // The function ran again from the start. Its history answered the charge.
-    ensure!(bank.keys().len() == 1);
+    assert_eq!(bank.keys().len(), 1);
     Ok(())
 }
 
-async fn a_worker_that_dies_with_a_charge_charges_again_under_the_same_key() -> Result<()> {
-    let bank = Arc::new(Bank::default());
-    let workflow = Purchase { bank: bank.clone() };
-    let mut harness = Harness::builder().workflow(workflow).build().await?;
+async fn a_worker_that_dies_with_a_charge_charges_again_under_the_same_key() -> outlast::Result<()>
+{
+    let bank = Bank::default();
+    let harness = Harness::builder()
+        .register(tested_purchase)
+        .provide(bank.clone());
+    let mut harness = harness.build().await?;
 
-    let purchase = harness.insert(Run::<Purchase>(100)).await?;
+    let purchase = harness.start(tested_purchase::with(100)).await?;
     // The engine runs a workflow as one step, `run`, with several commits. The first one is
     // the charge.
-    harness.crash::<Running<Purchase>>("run", Point::BeforeCommit);
-    let tally = harness.run().await;
-    ensure!(tally.crashes == 1);
+    harness.crash::<tested_purchase>("run", Point::BeforeCommit);
+    let report = harness.run().await;
+    assert_eq!(report.crashes, 1);
     let keys = bank.keys();
-    ensure!(keys.len() == 2 && keys[0] == keys[1]);
+    assert!(keys.len() == 2 && keys[0] == keys[1]);
 
-    let id = purchase.id().context("it has no key")?;
-    harness.signal(id, Delivered { to: "Ada".into() }).await?;
+    purchase.signal(Delivered { to: "Ada".into() }).await?;
     harness.run().await;
-    harness
-        .expect(purchase)
-        .await
-        .is_done_with(&"delivered to Ada".to_owned());
+    let purchase = harness.expect(&purchase).await;
+    purchase.is_done_with(&"delivered to Ada".to_owned());
     Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
     what_never_arrives_fails_after_an_hour().await?;
     a_worker_that_dies_with_a_charge_charges_again_under_the_same_key().await?;
     println!("2 tests passed");

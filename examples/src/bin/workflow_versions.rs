@@ -5,34 +5,23 @@
 //! cargo run -p outlast-examples --bin workflow_versions
 //! ```
 
-use anyhow::{Context as _, Result, ensure};
+use outlast::Handle;
 use outlast::prelude::*;
-use outlast::workflow::{BLOCKED, Running};
+use outlast::workflow::BLOCKED;
 use outlast_examples::{engine_on, shared_database};
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Paid;
-
-impl Signal for Paid {
-    const NAME: &'static str = "paid";
-}
 
 /// The code before the deploy.
 mod before {
     use super::*;
 
-    pub struct Delivery;
-
-    impl Workflow for Delivery {
-        const NAME: &'static str = "delivery";
-        type Input = String;
-        type Output = String;
-
-        async fn run(&self, flow: Flow, article: String) -> FlowResult<String> {
-            let parcel = flow.step("pack", async || pack(&article)).await?;
-            flow.signal::<Paid>().await?;
-            flow.step("send", async || send(&parcel)).await
-        }
+    #[workflow(queue = "deliveries")]
+    pub async fn delivery(flow: Flow, article: String) -> FlowResult<String> {
+        let parcel = flow.step("pack", async || pack(&article)).await?;
+        flow.signal::<Paid>().await?;
+        flow.step("send", async || send(&parcel)).await
     }
 }
 
@@ -40,19 +29,12 @@ mod before {
 mod careless {
     use super::*;
 
-    pub struct Delivery;
-
-    impl Workflow for Delivery {
-        const NAME: &'static str = "delivery";
-        type Input = String;
-        type Output = String;
-
-        async fn run(&self, flow: Flow, article: String) -> FlowResult<String> {
-            let wrapped = flow.step("wrap", async || wrap(&article)).await?;
-            let parcel = flow.step("pack", async || pack(&wrapped)).await?;
-            flow.signal::<Paid>().await?;
-            flow.step("send", async || send(&parcel)).await
-        }
+    #[workflow(queue = "deliveries")]
+    pub async fn delivery(flow: Flow, article: String) -> FlowResult<String> {
+        let wrapped = flow.step("wrap", async || wrap(&article)).await?;
+        let parcel = flow.step("pack", async || pack(&wrapped)).await?;
+        flow.signal::<Paid>().await?;
+        flow.step("send", async || send(&parcel)).await
     }
 }
 
@@ -60,21 +42,14 @@ mod careless {
 mod after {
     use super::*;
 
-    pub struct Delivery;
-
-    impl Workflow for Delivery {
-        const NAME: &'static str = "delivery";
-        type Input = String;
-        type Output = String;
-
-        async fn run(&self, flow: Flow, article: String) -> FlowResult<String> {
-            let mut parcel = flow.step("pack", async || pack(&article)).await?;
-            if flow.version("wrap the box", 0, 1) >= 1 {
-                parcel = flow.step("wrap", async || wrap(&parcel)).await?;
-            }
-            flow.signal::<Paid>().await?;
-            flow.step("send", async || send(&parcel)).await
+    #[workflow(queue = "deliveries")]
+    pub async fn delivery(flow: Flow, article: String) -> FlowResult<String> {
+        let mut parcel = flow.step("pack", async || pack(&article)).await?;
+        if flow.version("wrap the box", 0, 1) >= 1 {
+            parcel = flow.step("wrap", async || wrap(&parcel)).await?;
         }
+        flow.signal::<Paid>().await?;
+        flow.step("send", async || send(&parcel)).await
     }
 }
 
@@ -91,72 +66,65 @@ fn send(parcel: &str) -> std::io::Result<String> {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> outlast::Result<()> {
     let folder = tempfile::tempdir()?;
     let database = shared_database(folder.path());
-    let patience = Duration::from_secs(10);
 
     // Before the deploy: a lamp is packed and waits for its payment.
     let old = engine_on(&database)
         .await?
-        .workflow(before::Delivery)
-        .queue("deliveries", 10)
+        .register(before::delivery)
         .start()
         .await?;
-    let lamp = Run::<before::Delivery>("lamp".into()).queue("deliveries");
-    let lamp = old.insert(lamp).await?.id().context("it has no key")?.get();
-    old.wait_settled(lamp, patience).await?;
-    old.shutdown().await;
+    let lamp = old.start(before::delivery::with("lamp".into())).await?;
+    lamp.settled().timeout(MINUTE).await?;
+    let lamp = lamp.id().get();
+    old.shutdown().await?;
 
     // This build does not match the history. It blocks the order of the lamp and changes nothing.
     let careless = engine_on(&database)
         .await?
-        .workflow(careless::Delivery)
-        .queue("deliveries", 10)
+        .register(careless::delivery)
         .start()
         .await?;
-    careless.signal(lamp, Paid).await?;
-    let blocked = blocked(&careless, lamp).await?;
+    let delivery = careless.handle::<careless::delivery>(lamp).await?;
+    delivery.signal(Paid).await?;
+    let blocked = blocked(&delivery).await?;
     println!("{blocked}");
-    ensure!(
-        blocked
-            == "blocked: the history has event 2: step_completed \"pack\" of call 1; \
-                the code has call 1: step \"wrap\""
+    assert_eq!(
+        blocked,
+        "blocked: the history has event 2: step_completed \"pack\" of call 1; \
+         the code has call 1: step \"wrap\""
     );
-    careless.shutdown().await;
+    careless.shutdown().await?;
 
     // A build that matches continues with the order by itself.
     let new = engine_on(&database)
         .await?
-        .workflow(after::Delivery)
-        .queue("deliveries", 10)
+        .register(after::delivery)
         .start()
         .await?;
-    let lamp = Id::<Running<after::Delivery>>::of(lamp);
-    let sent = new.wait(lamp, patience).await?;
+    let lamp = new.handle::<after::delivery>(lamp).await?;
+    let sent = lamp.output().timeout(MINUTE).await?;
     println!("{sent}");
-    ensure!(sent == "lamp in a box is on its way");
+    assert_eq!(sent, "lamp in a box is on its way");
 
     // A workflow that starts now is wrapped.
-    let vase = Run::<after::Delivery>("vase".into()).queue("deliveries");
-    let vase = new.insert(vase).await?;
-    let id = vase.id().context("it has no key")?;
-    new.signal(id, Paid).await?;
-    let sent = new.wait(vase, patience).await?;
+    let vase = new.start(after::delivery::with("vase".into())).await?;
+    vase.signal(Paid).await?;
+    let sent = vase.output().timeout(MINUTE).await?;
     println!("{sent}");
-    ensure!(sent == "vase in a box, wrapped, is on its way");
-    new.shutdown().await;
-    Ok(())
+    assert_eq!(sent, "vase in a box, wrapped, is on its way");
+    new.shutdown().await
 }
 
 /// Returns the reason of a blocked workflow.
-async fn blocked(client: &Client, id: InstanceId) -> Result<String> {
+async fn blocked(delivery: &Handle<careless::delivery>) -> outlast::Result<String> {
     for _ in 0..500 {
-        let seen = client.get(id).await?.context("it is stored")?;
-        match seen.last_error {
+        match delivery.instance().await?.last_error {
             Some(error) if error.starts_with(BLOCKED) => return Ok(error),
             _ => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
-    anyhow::bail!("it was not blocked")
+    panic!("it was not blocked")
 }

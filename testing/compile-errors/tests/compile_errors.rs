@@ -5,5 +5,5 @@
 
 #[test]
 fn the_compiler_rejects_invalid_machines_with_the_reason() {
-    trybuild::TestCases::new().compile_fail("tests/compile_errors/*.rs");
+    trybuild::TestCases::new().compile_fail("tests/compile_errors/**/*.rs");
 }

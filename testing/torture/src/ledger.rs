@@ -29,9 +29,8 @@ pub(crate) enum Entry {
     Inserted(Inserted),
     /// An insert was reported as a duplicate of a key.
     Duplicate { token: u64, at: i64 },
-    /// A signal was acknowledged as delivered.
+    /// A signal was acknowledged as delivered and as new under its dedup key.
     Delivered {
-        signal: i64,
         instance: i64,
         dedup: String,
         at: i64,

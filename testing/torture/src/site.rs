@@ -1,7 +1,8 @@
 //! The database of the instances: a PostgreSQL, directly or through a proxy, or an SQLite file.
 
 use anyhow::{Context as _, Result};
-use outlast::{Client, Engine, EngineBuilder, InstanceId, Postgres, Sqlite};
+use outlast::engine::EngineBuilder;
+use outlast::{Client, Engine, InstanceId, Postgres, Sqlite};
 use outlast_core::{ReconcileRequest, Store};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -42,6 +42,7 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
     let mut builder = machines::register(orders.site.engine().await?, &effects)
         .name(&orders.name)
         .queue("default", orders.slots)
+        .only_named_queues()
         .lease(Duration::from_millis(orders.lease_ms))
         .poll_interval(Duration::from_millis(100))
         .crashes_max(orders.crashes_max)
@@ -74,7 +75,8 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
         _ = asked_to_stop.recv() => {}
         () = report_counts(&counted, &ledger, &orders.name) => {}
     }
-    engine.shutdown().await;
+    // Steps that outlast their grace run again on another worker.
+    let _ = engine.shutdown().await;
     // Dropping the runtime would wait for steps that block their thread.
     std::process::exit(0)
 }

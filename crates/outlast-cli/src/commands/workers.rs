@@ -6,11 +6,11 @@ use crate::format::relative;
 use crate::json;
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
-use outlast::{Timestamp, Worker};
+use outlast::store::{Timestamp, Worker};
 
 pub(crate) async fn run(database: &Database, output: &Output) -> Result<(), Failure> {
-    let now = database.client.now().await?;
-    let workers = database.client.workers().await?;
+    let admin = database.client.admin();
+    let (now, workers) = (admin.now().await?, admin.workers().await?);
     match output.format {
         Format::Json => workers
             .iter()

@@ -1,9 +1,13 @@
 //! The engine of the demonstration, on either store.
 
-use super::machines::{Approval, Checkout, Fulfil, Invoice, LineItem, Order, Pack, PrintLabel};
+use super::machines::{
+    Approval, Checkout, LineItem, Order, fulfil, pack, print_label, send_invoice,
+};
 use crate::database::{Location, postgres};
 use crate::failure::Failure;
-use outlast::{Client, Engine, EngineBuilder, Sqlite, Store};
+use outlast::engine::EngineBuilder;
+use outlast::store::Store;
+use outlast::{Client, Engine, Sqlite};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,21 +52,22 @@ impl DemoEngine {
 
     /// Lets running steps finish, and closes the database.
     pub(super) async fn stop(self) {
-        self.engine.shutdown().await;
+        // Steps that outlast their grace run again at the next start.
+        let _ = self.engine.shutdown().await;
         self.store.close().await;
     }
 }
 
 fn configured(builder: EngineBuilder) -> EngineBuilder {
     builder
-        .machine(Checkout)
-        .machine(Order)
-        .machine(LineItem)
-        .machine(Invoice)
-        .machine(Approval)
-        .workflow(Fulfil)
-        .workflow(PrintLabel)
-        .machine(Pack)
+        .register(Checkout)
+        .register(Order)
+        .register(LineItem)
+        .register(send_invoice)
+        .register(Approval)
+        .register(fulfil)
+        .register(print_label)
+        .register(pack)
         .queue("default", 20)
         .queue("mail", 5)
         .name("demo")

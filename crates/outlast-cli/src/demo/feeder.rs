@@ -4,11 +4,11 @@
 //! restart.
 
 use super::machines::{
-    Approval, Approved, Checkout, Fulfil, Fulfilment, Invoice, Mail, Order, Payment,
-    PaymentConfirmed, PickedUp, Purchase, Rejected, Request, happens,
+    Approval, Approved, Checkout, Fulfilment, Mail, Order, Payment, PaymentConfirmed, PickedUp,
+    Purchase, Rejected, Request, fulfil, happens, send_invoice,
 };
-use outlast::workflow::{Run, Running};
-use outlast::{Client, Error, Filter, Instance, ListRequest, Machine, New, Note, Signal, Status};
+use outlast::store::{Count, Filter, Instance, ListRequest};
+use outlast::{Client, Durable, Machine, Note, Result, Signal, SignalError, Status};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,7 @@ pub(super) async fn feed(client: Client, stop: CancellationToken) {
 }
 
 /// One round.
-pub(super) async fn feed_once(client: &Client) -> Result<(), Error> {
+pub(super) async fn feed_once(client: &Client) -> Result<()> {
     if is_enough(client).await? {
         return Ok(());
     }
@@ -56,7 +56,7 @@ pub(super) async fn feed_once(client: &Client) -> Result<(), Error> {
             cancel(client, &it, "submitted twice").await?;
         }
     }
-    for it in waiting::<Running<Fulfil>>(client, Status::AwaitingSignal).await? {
+    for it in waiting::<fulfil>(client, Status::AwaitingSignal).await? {
         let awaits = it.awaits.as_deref().unwrap_or_default();
         if awaits.iter().any(|name| name == PickedUp::NAME) && happens(30) {
             let courier = one_of(&PEOPLE);
@@ -71,7 +71,7 @@ pub(super) async fn feed_once(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-async fn is_enough(client: &Client) -> Result<bool, Error> {
+async fn is_enough(client: &Client) -> Result<bool> {
     let live = Filter {
         statuses: Status::ALL
             .into_iter()
@@ -80,14 +80,14 @@ async fn is_enough(client: &Client) -> Result<bool, Error> {
         ..Filter::default()
     };
     Ok(match client.count(live).await? {
-        outlast::Count::Exactly(number) => number >= LIVE_MAX,
-        outlast::Count::AtLeast(_) => true,
+        Count::Exactly(number) => number >= LIVE_MAX,
+        Count::AtLeast(_) => true,
     })
 }
 
 /// Numbers continue to rise from one run of the demonstration to the next.
-async fn start_one(client: &Client) -> Result<(), Error> {
-    let number = client.now().await?.0.unsigned_abs() / 100_000 % 100_000_000;
+async fn start_one(client: &Client) -> Result<()> {
+    let number = client.admin().now().await?.0.unsigned_abs() / 100_000 % 100_000_000;
     let amount = fastrand::u64(1..40) * 10;
     match fastrand::u32(0..12) {
         0..4 => {
@@ -95,18 +95,18 @@ async fn start_one(client: &Client) -> Result<(), Error> {
                 order: number,
                 amount,
             };
-            let new = New::<Checkout>(start).key(format!("order:{number}"));
-            client.insert(new).await?;
+            let new = Checkout::with(start).key(format!("order:{number}"));
+            client.start(new).await?;
         }
         4..6 => {
             let articles = (0..fastrand::usize(2..12))
                 .map(|_| one_of(&ARTICLES))
                 .collect();
-            let new = New::<Order>(Fulfilment::Pack {
+            let new = Order::with(Fulfilment::Pack {
                 order: number,
                 articles,
             });
-            client.insert(new.key(format!("order:{number}"))).await?;
+            client.start(new.key(format!("order:{number}"))).await?;
         }
         6..8 => {
             let articles = (0..fastrand::usize(2..6)).map(|_| one_of(&ARTICLES));
@@ -115,16 +115,14 @@ async fn start_one(client: &Client) -> Result<(), Error> {
                 articles: articles.collect(),
                 deliveries: fastrand::u32(1..3),
             };
-            let new = Run::<Fulfil>(purchase).key(format!("purchase:{number}"));
-            client.insert(new).await?;
+            let new = fulfil::with(purchase).key(format!("purchase:{number}"));
+            client.start(new).await?;
         }
         8..11 => {
             let to = format!("{}@example.org", one_of(&PEOPLE));
+            let invoice = number;
             client
-                .insert(New::<Invoice>(Mail {
-                    to,
-                    invoice: number,
-                }))
+                .start(send_invoice::with(Mail { to, invoice }))
                 .await?;
         }
         _ => {
@@ -132,18 +130,18 @@ async fn start_one(client: &Client) -> Result<(), Error> {
                 expense: number,
                 amount,
             };
-            let new = New::<Approval>(ask).key(format!("expense:{number}"));
-            client.insert(new).await?;
+            let new = Approval::with(ask).key(format!("expense:{number}"));
+            client.start(new).await?;
         }
     }
     Ok(())
 }
 
 /// Returns instances of a machine that have waited for a while, for a signal or for children.
-async fn waiting<M: Machine>(client: &Client, status: Status) -> Result<Vec<Instance>, Error> {
+async fn waiting<D: Durable>(client: &Client, status: Status) -> Result<Vec<Instance>> {
     let request = ListRequest {
         filter: Filter {
-            machine: Some(M::NAME.to_owned()),
+            machine: Some(D::NAME.to_owned()),
             statuses: vec![status],
             ..Filter::default()
         },
@@ -151,13 +149,13 @@ async fn waiting<M: Machine>(client: &Client, status: Status) -> Result<Vec<Inst
         limit: 20,
         values: true,
     };
-    let now = client.now().await?;
+    let now = client.admin().now().await?;
     let mut waiting = client.list(request).await?.instances;
     waiting.retain(|it| now.since(it.updated_at) >= PATIENCE);
     Ok(waiting)
 }
 
-async fn pay(client: &Client, checkout: &Instance) -> Result<(), Error> {
+async fn pay(client: &Client, checkout: &Instance) -> Result<()> {
     #[derive(serde::Deserialize)]
     struct CheckoutAmount {
         amount: u64,
@@ -170,7 +168,7 @@ async fn pay(client: &Client, checkout: &Instance) -> Result<(), Error> {
     send(client, checkout, PaymentConfirmed { amount }).await
 }
 
-async fn decide(client: &Client, approval: &Instance) -> Result<(), Error> {
+async fn decide(client: &Client, approval: &Instance) -> Result<()> {
     let by = one_of(&PEOPLE);
     match happens(70) {
         true => send(client, approval, Approved { by }).await,
@@ -179,14 +177,18 @@ async fn decide(client: &Client, approval: &Instance) -> Result<(), Error> {
 }
 
 /// Asks the instance to end; its machine decides how.
-async fn cancel(client: &Client, it: &Instance, why: &str) -> Result<(), Error> {
+async fn cancel(client: &Client, it: &Instance, why: &str) -> Result<()> {
     let note = Note::by(one_of(&PEOPLE)).because(why);
-    client.cancel(it.id, note).await.map(|_| ())
+    client.admin().cancel(it.id, note).await?;
+    Ok(())
 }
 
 /// The instance may have finished meanwhile, which is no error.
-async fn send(client: &Client, to: &Instance, signal: impl Signal) -> Result<(), Error> {
-    client.signal(to.id, signal).await.map(|_| ())
+async fn send(client: &Client, to: &Instance, signal: impl Signal) -> Result<()> {
+    match client.signal(to.id, signal).await {
+        Ok(_) | Err(SignalError::NoTarget { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn one_of(words: &[&str]) -> String {

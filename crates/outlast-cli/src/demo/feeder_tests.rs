@@ -3,7 +3,8 @@
 use super::*;
 use crate::database::Location;
 use crate::demo::engine::DemoEngine;
-use outlast::{Count, Sqlite};
+use outlast::Sqlite;
+use outlast::prelude::MINUTE;
 
 /// Longer than any step of these tests takes.
 const PATIENT: Duration = Duration::from_secs(30);
@@ -35,11 +36,10 @@ async fn an_approval_that_is_cancelled_releases_its_money_first() {
         expense: 7,
         amount: 90,
     };
-    let inserted = client.insert(New::<Approval>(ask)).await.unwrap();
-    let id = inserted.id().unwrap();
-    let settled = client.wait_settled(id, PATIENT).await.unwrap();
+    let approval = client.start(Approval::with(ask)).await.unwrap();
+    let settled = approval.settled().timeout(PATIENT).await.unwrap();
     cancel(&client, &settled, "submitted twice").await.unwrap();
-    let ended = client.wait_ended(id, PATIENT).await.unwrap();
+    let ended = approval.ended().timeout(PATIENT).await.unwrap();
     assert_eq!(ended.status, Status::Cancelled);
     let error = ended.last_error.unwrap();
     assert!(
@@ -56,22 +56,22 @@ async fn the_lines_of_an_order_that_is_cancelled_end_with_it() {
     let place = Location::Sqlite(folder.path().join("demo.db"));
     let running = DemoEngine::start(&place).await.unwrap();
     let client = running.client();
-    let order = Fulfilment::Pack {
+    let packing = Fulfilment::Pack {
         order: 1,
         articles: vec!["lamp".into(); 40],
     };
-    let inserted = client.insert(New::<Order>(order)).await.unwrap();
-    let id = inserted.id().unwrap();
-    let settled = client.wait_settled(id, PATIENT).await.unwrap();
+    let order = client.start(Order::with(packing)).await.unwrap();
+    let settled = order.settled().timeout(PATIENT).await.unwrap();
     assert_eq!(settled.status, Status::AwaitingChildren);
     cancel(&client, &settled, "bought elsewhere").await.unwrap();
-    client.wait_ended(id, PATIENT).await.unwrap();
-    let lines = client.children(settled.id).await.unwrap();
+    order.ended().timeout(PATIENT).await.unwrap();
+    let lines = order.children().await.unwrap();
     assert_eq!(lines.len(), 40);
+    let admin = client.admin();
     for line in lines {
-        client.wait_ended(line.id, PATIENT).await.unwrap();
+        admin.wait_ended(line.id, PATIENT).await.unwrap();
     }
-    let actions = client.close_actions(settled.id, None).await.unwrap();
+    let actions = admin.close_actions(settled.id, None).await.unwrap();
     assert!(actions.len() > 30, "{} of 40 close actions", actions.len());
     running.stop().await;
 }
@@ -82,42 +82,30 @@ async fn fed_instances_run_and_survive_a_restart() {
     let place = Location::Sqlite(folder.path().join("demo.db"));
     let running = DemoEngine::start(&place).await.unwrap();
     let client = running.client();
-    let order = Fulfilment::Pack {
+    let packing = Fulfilment::Pack {
         order: 1,
         articles: vec!["lamp".into(), "rug".into()],
     };
-    let order = client
-        .insert(New::<Order>(order))
-        .await
-        .unwrap()
-        .id()
-        .unwrap();
-    let parked = client
-        .insert(New::<Checkout>(Payment::Start {
-            order: 1,
-            amount: 10,
-        }))
-        .await;
-    let parked = parked.unwrap().id().unwrap();
-    client
-        .wait_ended(order, Duration::from_secs(60))
-        .await
-        .unwrap();
-    let settled = client
-        .wait_settled(parked, Duration::from_secs(20))
-        .await
-        .unwrap();
+    let order = client.start(Order::with(packing)).await.unwrap();
+    let payment = Payment::Start {
+        order: 1,
+        amount: 10,
+    };
+    let checkout = client.start(Checkout::with(payment)).await.unwrap();
+    order.ended().timeout(MINUTE).await.unwrap();
+    let settled = checkout.settled().timeout(Duration::from_secs(20));
+    let settled = settled.await.unwrap();
     assert_eq!(settled.status, Status::AwaitingSignal);
     running.stop().await;
 
     let running = DemoEngine::start(&place).await.unwrap();
     let client = running.client();
-    let checkout = client.get(parked).await.unwrap().unwrap();
-    pay(&client, &checkout).await.unwrap();
-    let ended = client
-        .wait_ended(parked, Duration::from_secs(20))
+    let checkout = client.handle::<Checkout>(checkout.id()).await.unwrap();
+    pay(&client, &checkout.instance().await.unwrap())
         .await
         .unwrap();
+    let ended = checkout.ended().timeout(Duration::from_secs(20));
+    let ended = ended.await.unwrap();
     assert!(ended.status.is_terminal());
     running.stop().await;
 }

@@ -2,7 +2,8 @@
 
 use super::counts;
 use crate::format::rfc3339;
-use outlast::{CancelRequest, Count, Instance, Parent, Status, Until};
+use outlast::Status;
+use outlast::store::{CancelRequest, Count, Instance, Parent, Until};
 use serde::Serialize;
 use serde_json::{Value, json};
 

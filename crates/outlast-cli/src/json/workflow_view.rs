@@ -4,10 +4,10 @@ use super::raw;
 use crate::format::rfc3339;
 use crate::workflow_view::kind;
 use outlast::machine::Transition;
+use outlast::store::{Event, Json, RunSummary};
 use outlast::workflow::{
     ChildCall, EventDetail, GroupPlace, OpenWait, Origin, PolicyApplied, TimelineEntry, Waits,
 };
-use outlast::{Event, Json, RunSummary};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

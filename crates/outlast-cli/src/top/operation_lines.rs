@@ -1,7 +1,7 @@
 //! The latest operations and their effect on children. A cascade is one line, however many
 //! children it reached.
 
-use outlast::{Operation, Timestamp, Verb};
+use outlast::store::{Operation, Timestamp, Verb};
 
 /// The number of lines shown.
 const SHOWN: usize = 5;
@@ -55,7 +55,8 @@ fn target(operation: &Operation, times: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlast::{InstanceId, OperationId};
+    use outlast::InstanceId;
+    use outlast::store::OperationId;
 
     fn operation(id: i64, verb: Verb, instance: i64, cause: Option<i64>) -> Operation {
         Operation {

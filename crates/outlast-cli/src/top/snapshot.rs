@@ -2,9 +2,8 @@
 
 use super::operation_lines::{self, OperationLine};
 use super::status_counts::{Counts, StatusCounts};
-use outlast::{
-    Client, Error, Filter, Instance, ListRequest, QueueSummary, Status, Timestamp, Worker,
-};
+use outlast::store::{Error, Filter, Instance, ListRequest, QueueSummary, Timestamp, Worker};
+use outlast::{Client, Status};
 
 /// The number of failures shown.
 const FAILURES: usize = 20;
@@ -55,13 +54,14 @@ impl Watcher {
             limit: FAILURES,
             values: false,
         };
+        let admin = client.admin();
         Ok(Snapshot {
-            now: client.now().await?,
+            now: admin.now().await?,
             counts: self.status_counts.look(client).await?,
-            queues: client.queues().await?,
-            workers: client.workers().await?,
+            queues: admin.queues().await?,
+            workers: admin.workers().await?,
             failures: client.list(failed).await?.instances,
-            operations: operation_lines::fold(&client.operations(None).await?),
+            operations: operation_lines::fold(&admin.operations(None).await?),
             error: None,
         })
     }

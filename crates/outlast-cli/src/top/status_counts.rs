@@ -1,6 +1,7 @@
 //! Counts every instance by status, one slice of the table at a time.
 
-use outlast::{Client, Error, InstanceId, Status};
+use outlast::store::Error;
+use outlast::{Client, InstanceId, Status};
 use outlast_core::limits::STEP_COUNT_MAX;
 use outlast_core::{StepCountRequest, StepCounts};
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ impl StatusCounts {
                 after: self.after,
                 limit: STEP_COUNT_MAX,
             };
-            let slice = client.count_by_step(request).await?;
+            let slice = client.admin().count_by_step(request).await?;
             if self.add(slice) {
                 break;
             }
@@ -71,7 +72,7 @@ impl StatusCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlast::Timestamp;
+    use outlast::store::Timestamp;
     use outlast_core::StepCount;
 
     fn slice(status: Status, instances: u64, next: Option<i64>) -> StepCounts {

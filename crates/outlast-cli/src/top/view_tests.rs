@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::top::snapshot::Watcher;
-use outlast::{Client, Json, NewInstance, Note, Sqlite};
+use outlast::store::{Json, NewInstance};
+use outlast::{Client, Note, Sqlite};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -39,10 +40,14 @@ fn the_screen_says_when_nothing_is_known_yet() {
 async fn counts_queues_and_operations_are_on_the_screen() {
     let client = Client::new(Sqlite::in_memory().unwrap());
     let rows = (0..3).map(|_| NewInstance::new("checkout", "start", Json::null()).queue("mail"));
-    let inserted = client.insert_rows(rows.collect()).await.unwrap();
+    let inserted = client.admin().insert_rows(rows.collect()).await.unwrap();
     let first = inserted[0].new_id().unwrap();
-    client.terminate(first, Note::by("ada")).await.unwrap();
-    client.pause("mail", Note::by("ada")).await.unwrap();
+    client
+        .admin()
+        .terminate(first, Note::by("ada"))
+        .await
+        .unwrap();
+    client.admin().pause("mail", Note::by("ada")).await.unwrap();
     let seen = Watcher::default().look(&client).await.unwrap();
     let screen = screen(&seen, 120, 30);
     let counts = line_with(&screen, "runnable");
@@ -64,10 +69,10 @@ async fn counts_queues_and_operations_are_on_the_screen() {
 async fn errors_of_instances_are_escaped_and_a_failed_read_is_shown() {
     let client = Client::new(Sqlite::in_memory().unwrap());
     let row = NewInstance::new("checkout", "charge", Json::null());
-    let id = client.insert_rows(vec![row]).await.unwrap()[0]
+    let id = client.admin().insert_rows(vec![row]).await.unwrap()[0]
         .new_id()
         .unwrap();
-    let mut failed = client.get(id).await.unwrap().unwrap();
+    let mut failed = client.find(id).await.unwrap().unwrap();
     failed.last_error = Some("card \u{1b}[31mdeclined".into());
     let seen = Snapshot {
         failures: vec![failed],
@@ -88,12 +93,12 @@ async fn a_screen_of_80_by_24_has_every_count_and_a_row_of_every_table() {
     let client = Client::new(Sqlite::in_memory().unwrap());
     let row = |queue: &str| NewInstance::new("checkout", "charge", Json::null()).queue(queue);
     let rows = (0..5).map(|number| row(&format!("mail-{number}")));
-    let inserted = client.insert_rows(rows.collect()).await.unwrap();
+    let inserted = client.admin().insert_rows(rows.collect()).await.unwrap();
     for inserted in &inserted {
         let id = inserted.new_id().unwrap();
-        client.cancel(id, Note::by("ada")).await.unwrap();
+        client.admin().cancel(id, Note::by("ada")).await.unwrap();
     }
-    let mut failed = client.get(inserted[0].new_id().unwrap()).await.unwrap();
+    let mut failed = client.find(inserted[0].new_id().unwrap()).await.unwrap();
     failed.as_mut().unwrap().last_error = Some("card declined".into());
     let mut seen = Watcher::default().look(&client).await.unwrap();
     seen.failures = vec![failed.unwrap(); 10];

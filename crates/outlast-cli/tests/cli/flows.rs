@@ -1,8 +1,8 @@
 //! Workflows: their open waits, histories and runs.
 
-use crate::support::{Errand, Running, Site, on_both_databases};
+use crate::support::{self, Running, Site, on_both_databases};
 use outlast::Status;
-use outlast::testing::replay_with;
+use outlast::testing::Replay;
 use outlast::workflow::ExportedRun;
 use serde_json::{Value, json};
 
@@ -278,9 +278,10 @@ async fn a_run_is_exported_to_stdout_or_a_file(site: &Site) {
     let written = std::fs::read_to_string(site.folder.path().join("run.json")).unwrap();
     assert_eq!(written, printed);
     // A test can replay the code against the exported run.
-    replay_with(Errand, &written).unwrap();
+    Replay::of(support::errand).check(&written).unwrap();
     let other = written.replace("\"think\"", "\"ponder\"");
-    let difference = replay_with(Errand, &other).unwrap_err().to_string();
+    let difference = Replay::of(support::errand).check(&other);
+    let difference = difference.unwrap_err().to_string();
     assert!(
         difference.contains("call 1: step \"think\""),
         "{difference}"

@@ -1,7 +1,8 @@
 //! The commands `insert` and `signal`.
 
 use crate::support::{LONG, Site, on_both_databases};
-use outlast::{InstanceId, Status, Target};
+use outlast::store::Target;
+use outlast::{InstanceId, Status};
 use serde_json::json;
 
 on_both_databases!(
@@ -85,7 +86,11 @@ async fn a_signal_finishes_an_instance(site: &Site) {
         .succeeds()
         .line();
     let id = InstanceId(id.parse().unwrap());
-    let parked = engine.wait_settled(Target::Id(id), LONG).await.unwrap();
+    let parked = engine
+        .admin()
+        .wait_settled(Target::Id(id), LONG)
+        .await
+        .unwrap();
     assert_eq!(parked.status, Status::AwaitingSignal);
     let seen = site.run(["get", &id.to_string()]).succeeds().out();
     assert!(
@@ -96,7 +101,11 @@ async fn a_signal_finishes_an_instance(site: &Site) {
         .run(["signal", "clerk/k", "paid", "-p", "amount:=100"])
         .succeeds();
     assert_eq!(sent.line(), "delivered");
-    engine.wait_ended(Target::Id(id), LONG).await.unwrap();
+    engine
+        .admin()
+        .wait_ended(Target::Id(id), LONG)
+        .await
+        .unwrap();
     assert_eq!(
         site.run(["get", &id.to_string(), "--result"])
             .succeeds()

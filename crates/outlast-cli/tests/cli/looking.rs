@@ -1,7 +1,8 @@
 //! The commands `list`, `count`, `get`, `watch`, `tree`, `queues` and `workers`.
 
 use crate::support::{LONG, Ran, Site, on_both_databases};
-use outlast::{InstanceId, Status, Target};
+use outlast::store::Target;
+use outlast::{InstanceId, Status};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -11,6 +12,7 @@ on_both_databases!(
     sleeping_instances_are_shown_listed_and_counted_as_sleeping,
     a_list_continues_where_it_ended,
     a_closed_pipe_is_no_failure,
+    get_shows_the_error_value_of_a_failed_instance_not_as_its_result,
     watch_prints_the_changes_of_an_instance,
     watch_of_a_failed_instance_exits_with_1,
     a_tree_shows_the_family,
@@ -160,6 +162,42 @@ async fn a_closed_pipe_is_no_failure(site: &Site) {
     assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
 }
 
+async fn get_shows_the_error_value_of_a_failed_instance_not_as_its_result(site: &Site) {
+    let engine = site.engine().await;
+    let ended = async |step, state| {
+        let insert = site.run(["insert", "clerk", step, "--state", state]);
+        let id = insert.succeeds().line();
+        engine.until(&id, |it| it.status.is_terminal()).await;
+        id
+    };
+    let state = r#"{"left":2}"#;
+    let declined = ended("decline", state).await;
+    let failed = ended("fail", "null").await;
+    let done = ended("kept", "null").await;
+    let get = |id: &str| site.run(["get", id]).succeeds().out();
+
+    let seen = get(&declined);
+    assert!(seen.contains("\nerror   only 2 left\n"), "{seen}");
+    assert!(seen.contains("\nerror value  {\"left\":2}\n"), "{seen}");
+    assert!(!seen.contains("\nresult "), "{seen}");
+    let value = site.run(["get", &declined, "--error-value"]).succeeds();
+    assert_eq!(value.line(), state);
+    let refused = site.run(["get", &declined, "--result"]).ends_with(4);
+    assert!(refused.err().contains("--error-value"), "{}", refused.err());
+
+    let seen = get(&failed);
+    assert!(seen.contains("\nerror   out of stock\n"), "{seen}");
+    assert!(!seen.contains("error value"), "{seen}");
+    let refused = site.run(["get", &failed, "--error-value"]).ends_with(4);
+    assert!(refused.err().contains("only a text"), "{}", refused.err());
+
+    let seen = get(&done);
+    assert!(seen.contains("\nresult  1\n"), "{seen}");
+    let refused = site.run(["get", &done, "--error-value"]).ends_with(4);
+    assert!(refused.err().contains("it is done"), "{}", refused.err());
+    engine.stop().await;
+}
+
 async fn watch_prints_the_changes_of_an_instance(site: &Site) {
     let engine = site.engine().await;
     let id = site
@@ -167,6 +205,7 @@ async fn watch_prints_the_changes_of_an_instance(site: &Site) {
         .succeeds()
         .line();
     engine
+        .admin()
         .wait_settled(Target::Id(InstanceId(id.parse().unwrap())), LONG)
         .await
         .unwrap();
@@ -204,14 +243,14 @@ async fn a_tree_shows_the_family(site: &Site) {
     let engine = site.engine().await;
     let id = site.run(["insert", "clerk", "fan_out"]).succeeds().line();
     let root = Target::Id(InstanceId(id.parse().unwrap()));
-    engine.wait_settled(root, LONG).await.unwrap();
+    engine.admin().wait_settled(root, LONG).await.unwrap();
     let children = site
         .run(["list", "--parent", &id, "-o", "ids"])
         .succeeds()
         .out();
     for child in children.lines() {
         let child = Target::Id(InstanceId(child.parse().unwrap()));
-        engine.wait_settled(child, LONG).await.unwrap();
+        engine.admin().wait_settled(child, LONG).await.unwrap();
     }
     let tree = site.run(["tree", &id]).succeeds().out();
     assert!(

@@ -2,7 +2,8 @@
 
 use crate::demonstrating::Serving;
 use crate::support::{Site, on_both_databases};
-use outlast::{InstanceId, Json, NewInstance, NewSignal, Target};
+use outlast::InstanceId;
+use outlast::store::{Json, NewInstance, NewSignal, Target};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -54,12 +55,12 @@ async fn fill(site: &Site) {
     let value = Json::of(&"x".repeat(1024 * 1024 - 2)).unwrap();
     for _ in 0..STATES {
         let row = NewInstance::new("m", "s", value.clone());
-        client.insert_rows(vec![row]).await.unwrap();
+        client.admin().insert_rows(vec![row]).await.unwrap();
     }
     let id = newest(site).parse().map(InstanceId).unwrap();
     for _ in 0..SIGNALS {
         let signal = NewSignal::new(Target::Id(id), "s", value.clone());
-        client.signal_rows(vec![signal]).await.unwrap();
+        client.admin().signal_rows(vec![signal]).await.unwrap();
     }
     client.stop().await;
 }

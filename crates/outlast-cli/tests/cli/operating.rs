@@ -1,7 +1,8 @@
 //! The commands `retry`, `terminate`, `delete` and `collect`.
 
 use crate::support::{LONG, Ran, Site, on_both_databases};
-use outlast::{InstanceId, Status, Target};
+use outlast::store::Target;
+use outlast::{InstanceId, Status};
 use serde_json::json;
 
 on_both_databases!(
@@ -27,7 +28,11 @@ async fn a_command_on_one_named_instance_does_not_ask(site: &Site) {
     let engine = site.engine().await;
     let id = site.run(["insert", "clerk", "fail"]).succeeds().line();
     let target = Target::Id(InstanceId(id.parse().unwrap()));
-    engine.wait_ended(target.clone(), LONG).await.unwrap();
+    engine
+        .admin()
+        .wait_ended(target.clone(), LONG)
+        .await
+        .unwrap();
     engine.stop().await;
     assert_eq!(site.run(["retry", &id]).succeeds().line(), "1 retried");
     assert_eq!(
@@ -191,11 +196,11 @@ async fn children_stay_as_long_as_their_parent_lives(site: &Site) {
     let engine = site.engine().await;
     let parent = site.run(["insert", "clerk", "fan_out"]).succeeds().line();
     let root = Target::Id(InstanceId(parent.parse().unwrap()));
-    engine.wait_settled(root, LONG).await.unwrap();
+    engine.admin().wait_settled(root, LONG).await.unwrap();
     let children = site.run(["list", "--parent", &parent, "-o", "ids"]);
     for child in children.succeeds().out().lines() {
         let child = Target::Id(InstanceId(child.parse().unwrap()));
-        engine.wait_settled(child, LONG).await.unwrap();
+        engine.admin().wait_settled(child, LONG).await.unwrap();
     }
     engine.stop().await;
     let collect = || {

@@ -1,9 +1,12 @@
 //! One database per test, and runs of the program on it.
 
+use outlast::machine::{FanOut, fail_with, wait_for_named};
 use outlast::prelude::*;
-use outlast::{FanOut, Instance, Postgres, Sqlite, Store, Target};
+use outlast::store::{ClosePolicy, Inspect, Instance, Store};
+use outlast::{Client, Fails, History, InstanceId, Outcome, Postgres, Sqlite};
 use outlast_testbed::shared::{drop_schema, unique_schema, url};
 use serde_json::Value;
+use std::fmt::{self, Display, Formatter};
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -148,13 +151,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    async fn start(store: impl Store + outlast::Inspect + Clone) -> Running {
+    async fn start(store: impl Store + Inspect + Clone) -> Running {
         let builder = Engine::builder(store.clone())
-            .machine(Clerk)
-            .machine(Ledger)
-            .workflow(Errand)
-            .workflow(Crowd)
-            .workflow(Stuck);
+            .register(Clerk)
+            .register(Ledger)
+            .register(errand)
+            .register(crowd)
+            .register(stuck);
         let engine = builder
             .queue("default", 10)
             .name("desk")
@@ -169,10 +172,10 @@ impl Running {
 
     /// Reads an instance until it matches, because another task makes it match.
     pub(crate) async fn until(&self, id: &str, matches: impl Fn(&Instance) -> bool) -> Instance {
-        let target = Target::Id(InstanceId(id.parse().unwrap()));
+        let id = InstanceId(id.parse().unwrap());
         let begun = std::time::Instant::now();
         loop {
-            let it = self.get(target.clone()).await.unwrap().unwrap();
+            let it = self.find(id).await.unwrap().unwrap();
             if matches(&it) {
                 return it;
             }
@@ -185,7 +188,7 @@ impl Running {
     }
 
     pub(crate) async fn stop(self) {
-        self.engine.shutdown().await;
+        self.engine.shutdown().await.unwrap();
         self.store.close().await;
     }
 }
@@ -201,13 +204,16 @@ impl std::ops::Deref for Running {
 /// Does one task, named by its first step.
 pub(crate) struct Clerk;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Task {
     Answer {
         number: u64,
     },
     Fail,
+    /// Fails with an error value.
+    Decline {
+        left: u64,
+    },
     Park {
         number: u64,
     },
@@ -241,50 +247,71 @@ pub(crate) enum Joins {
     FailFast,
 }
 
+/// The error value of a clerk.
+#[derive(Serialize)]
+pub(crate) struct TooFew {
+    left: u64,
+}
+
+impl Display for TooFew {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "only {} left", self.left)
+    }
+}
+
+impl Fails for Clerk {
+    type Error = TooFew;
+}
+
 impl Machine for Clerk {
     const NAME: &'static str = "clerk";
     type State = Task;
     type Output = u64;
 
     async fn step(&self, task: Task, cx: &Context) -> StepResult<Self> {
-        Ok(match task {
-            Task::Answer { number } => Outcome::done(number),
-            Task::Fail => Outcome::fail("out of stock"),
-            Task::Park { number } => wait_for(["paid"])
-                .timeout(Duration::from_secs(3600))
+        match task {
+            Task::Answer { number } => done(number),
+            Task::Fail => fail("out of stock"),
+            Task::Decline { left } => fail_with(TooFew { left }),
+            Task::Park { number } => wait_for::<Paid>()
+                .timeout(HOUR)
                 .then(Task::Answer { number }),
-            Task::Doze => {
-                outlast::sleep(Duration::from_secs(3600)).then(Task::Answer { number: 1 })
-            }
+            Task::Doze => sleep(HOUR).then(Task::Answer { number: 1 }),
             Task::FanOut => {
-                let one = New::<Clerk>(Task::Answer { number: 1 });
-                fan_out([one, New(Task::Fail), New(Task::Park { number: 2 })]).then(Task::Joined)
+                let tasks = [
+                    Task::Answer { number: 1 },
+                    Task::Fail,
+                    Task::Park { number: 2 },
+                ];
+                fan_out(tasks.map(Clerk::with)).then(Task::Joined)
             }
-            Task::Joined => Outcome::done(0),
-            Task::Careful => wait_for(["paid"]).then(Task::Kept),
+            Task::Joined => done(0),
+            Task::Careful => wait_for::<Paid>().then(Task::Kept),
             Task::Run => {
                 cx.cancelled().await;
-                Outcome::requeue(Task::Run)
+                Ok(Outcome::requeue(Task::Run))
             }
-            Task::Kept => Outcome::done(1),
-            Task::Undone => {
-                Outcome::cancelled(format!("{}, undone", cx.cancel_reason().unwrap_or("?")))
-            }
+            Task::Kept => done(1),
+            Task::Undone => Ok(Outcome::cancelled(format!(
+                "{}, undone",
+                cx.cancel_reason().unwrap_or("?")
+            ))),
             Task::Crew { joins } => joins.fan_out().then(Task::Joined),
             Task::Clan => {
                 let crew = || Task::Crew {
                     joins: Joins::Window,
                 };
-                fan_out([New::<Clerk>(crew()), New(crew())]).then(Task::Joined)
+                fan_out([crew(), crew()].map(Clerk::with)).then(Task::Joined)
             }
-        })
+        }
     }
 
     async fn on_cancel(&self, task: Task, cx: &Context) -> StepResult<Self> {
-        Ok(match task {
-            Task::Kept => wait_for(["undo"]).then(Task::Undone),
+        match task {
+            Task::Kept => wait_for_named(["undo"]).then(Task::Undone),
             Task::Answer { .. }
             | Task::Fail
+            | Task::Decline { .. }
             | Task::Park { .. }
             | Task::Doze
             | Task::FanOut
@@ -293,23 +320,23 @@ impl Machine for Clerk {
             | Task::Run
             | Task::Undone
             | Task::Crew { .. }
-            | Task::Clan => Outcome::cancelled(cx.cancel_reason().unwrap_or("?")),
-        })
+            | Task::Clan => Ok(Outcome::cancelled(cx.cancel_reason().unwrap_or("?"))),
+        }
     }
 }
 
 impl Joins {
     fn fan_out(&self) -> FanOut {
-        let park = || New::<Clerk>(Task::Park { number: 2 });
-        let done = || New::<Clerk>(Task::Answer { number: 1 });
-        let failed = || New::<Clerk>(Task::Fail);
+        let park = || Clerk::with(Task::Park { number: 2 });
+        let done = || Clerk::with(Task::Answer { number: 1 });
+        let failed = || Clerk::with(Task::Fail);
         match self {
             Joins::Window => fan_out([park(), park(), park()])
                 .window(2)
                 .on_parent_close(ClosePolicy::RequestCancel),
             Joins::Quorum => fan_out([done(), failed(), park(), park()])
                 .quorum(2)
-                .deadline(Duration::from_secs(3600)),
+                .deadline(HOUR),
             Joins::FailFast => fan_out([park(), failed()]).fail_fast().terminate_rest(),
         }
     }
@@ -318,8 +345,7 @@ impl Joins {
 /// Books at the second attempt, and waits for `paid`. It records its states.
 pub(crate) struct Ledger;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Booking {
     Book { number: u64 },
     Balance { number: u64, booked: bool },
@@ -332,85 +358,56 @@ impl Machine for Ledger {
     type Output = u64;
 
     async fn step(&self, booking: Booking, cx: &Context) -> StepResult<Self> {
-        Ok(match booking {
-            Booking::Book { .. } if cx.attempt() == 0 => {
-                Outcome::retry(Duration::ZERO, "the book is taken")
-            }
+        match booking {
+            Booking::Book { .. } if cx.attempt() == 0 => retry(Duration::ZERO, "the book is taken"),
             Booking::Book { number } => {
                 let booked = true;
-                wait_for(["paid"]).then(Booking::Balance { number, booked })
+                wait_for::<Paid>().then(Booking::Balance { number, booked })
             }
-            Booking::Balance { number, .. } => Outcome::done(number),
-        })
+            Booking::Balance { number, .. } => done(number),
+        }
     }
 }
 
-/// Gets a number from a clerk, then waits for `paid` and another clerk together. It continues as
-/// new as often as its input says.
-pub(crate) struct Errand;
-
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Paid {
     amount: u64,
 }
 
-impl Signal for Paid {
-    const NAME: &'static str = "paid";
-}
-
-impl Workflow for Errand {
-    const NAME: &'static str = "errand";
-    type Input = u64;
-    type Output = u64;
-
-    async fn run(&self, flow: Flow, again: u64) -> FlowResult<u64> {
-        let number = flow.step("think", async || Ok::<_, String>(7)).await?;
-        let answer = flow.machine(New::<Clerk>(Task::Answer { number })).await?;
-        if let Err(failed) = flow.machine(New::<Clerk>(Task::Fail)).await {
-            let noted = flow.step("note", async move || Ok::<_, String>(failed.to_string()));
-            noted.await?;
-        }
-        let park = flow.machine(New::<Clerk>(Task::Park { number: 2 }));
-        let park = park.on_parent_close(ClosePolicy::RequestCancel);
-        let hour = Duration::from_secs(3600);
-        let paid = flow.all((flow.signal::<Paid>(), park)).timeout(hour);
-        let Some((paid, _)) = paid.await? else {
-            return Err(flow.fail("never paid"));
-        };
-        match again {
-            0 => Ok(answer + paid.amount),
-            _ => flow.continue_as_new(again - 1),
-        }
+/// Gets a number from a clerk, then waits for `paid` and another clerk together. It continues as
+/// new as often as its input says.
+#[workflow]
+pub(crate) async fn errand(flow: Flow, again: u64) -> FlowResult<u64> {
+    let number = flow.step("think", async || Ok::<_, String>(7)).await?;
+    let answer = flow.run(Clerk::with(Task::Answer { number })).await?;
+    if let Err(failed) = flow.run(Clerk::with(Task::Fail)).await {
+        let noted = flow.step("note", async move || Ok::<_, String>(failed.to_string()));
+        noted.await?;
+    }
+    let park = Clerk::with(Task::Park { number: 2 }).on_parent_close(ClosePolicy::RequestCancel);
+    let both = flow.all((flow.signal::<Paid>(), flow.run(park)));
+    let Some((paid, _)) = both.timeout(HOUR).await? else {
+        return flow.fail("never paid");
+    };
+    match again {
+        0 => Ok(answer + paid.amount),
+        _ => flow.continue_as_new(again - 1),
     }
 }
 
 /// Starts three clerks that wait, two at a time.
-pub(crate) struct Crowd;
-
-impl Workflow for Crowd {
-    const NAME: &'static str = "crowd";
-    type Input = ();
-    type Output = usize;
-
-    async fn run(&self, flow: Flow, (): ()) -> FlowResult<usize> {
-        let clerk = || flow.machine(New::<Clerk>(Task::Park { number: 2 }));
-        let clerks = flow.all(vec![clerk(), clerk(), clerk()]).window(2).await?;
-        Ok(clerks.len())
-    }
+#[workflow]
+pub(crate) async fn crowd(flow: Flow) -> FlowResult<usize> {
+    let clerk = || flow.run(Clerk::with(Task::Park { number: 2 }));
+    let clerks = flow.all(vec![clerk(), clerk(), clerk()]).window(2).await?;
+    Ok(clerks.len())
 }
 
 /// Awaits a future that is not a call of its flow, so it is blocked.
-pub(crate) struct Stuck;
-
-impl Workflow for Stuck {
-    const NAME: &'static str = "stuck";
-    type Input = ();
-    type Output = ();
-
-    async fn run(&self, flow: Flow, (): ()) -> FlowResult<()> {
-        flow.step("begin", async || Ok::<_, String>(())).await?;
-        std::future::pending().await
-    }
+#[workflow]
+pub(crate) async fn stuck(flow: Flow) -> FlowResult<()> {
+    flow.step("begin", async || Ok::<_, String>(())).await?;
+    std::future::pending().await
 }
 
 /// The output of a finished run of the program.

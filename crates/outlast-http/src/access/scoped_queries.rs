@@ -35,7 +35,7 @@ impl Api {
         scope: &TokenScope,
         id: InstanceId,
     ) -> Result<Instance, Problem> {
-        let found = self.client.get(id).await?;
+        let found = self.client.find(id).await?;
         let found = found.filter(|instance| scope.has(instance));
         found.ok_or_else(|| Problem::no_instance(id))
     }
@@ -70,14 +70,14 @@ impl Api {
             machine: machine.to_owned(),
             key: key.to_owned(),
         };
-        let found = self.client.get(target).await?;
+        let found = self.client.find(target).await?;
         Ok(found.filter(|instance| scope.has(instance)))
     }
 
     /// Converts the filter of a request. It reads the database's time only if the filter needs it.
     pub(crate) async fn filter(&self, params: &FilterParams) -> Result<Filter, Problem> {
         let now = if params.needs_now() {
-            self.client.now().await?
+            self.admin().now().await?
         } else {
             Timestamp(0)
         };

@@ -78,7 +78,8 @@ pub(crate) struct InstanceBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>, required = false)]
     pub(crate) state: Option<Json>,
-    /// Stored byte for byte; null unless the instance is done.
+    /// Stored byte for byte: the output of a done instance, or the error value of a failed one.
+    /// Otherwise null.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>, required = false)]
     pub(crate) result: Option<Option<Json>>,

@@ -246,14 +246,15 @@ impl OverviewReader {
 
 impl SmallTables {
     async fn read(client: &Client) -> Result<SmallTables> {
-        let now = client.now().await?;
+        let admin = client.admin();
+        let now = admin.now().await?;
         let since = Timestamp(minute_of(now).0 - WINDOW_MINUTES * MINUTE);
         Ok(SmallTables {
             taken: Instant::now(),
             now,
-            queues: client.queues().await?,
-            workers: client.workers().await?,
-            stats: client.run_stats(since).await?,
+            queues: admin.queues().await?,
+            workers: admin.workers().await?,
+            stats: admin.run_stats(since).await?,
         })
     }
 }
@@ -265,7 +266,7 @@ impl TableScan {
             after: self.after,
             limit: STEP_COUNT_MAX,
         };
-        let slice = client.count_by_step(request).await?;
+        let slice = client.admin().count_by_step(request).await?;
         for count in slice.groups {
             let key = (
                 count.machine.clone(),
@@ -339,11 +340,8 @@ mod tests {
         let step_counter = step_counter();
         let many = STEP_COUNT_MAX * 2 + 7;
         let rows = (0..many).map(|_| NewInstance::new("m", "s", Json::null()));
-        step_counter
-            .client
-            .insert_rows(rows.collect())
-            .await
-            .unwrap();
+        let admin = step_counter.client.admin();
+        admin.insert_rows(rows.collect()).await.unwrap();
         let mut reader = OverviewReader::default();
         let snapshot = loop {
             let snapshot = reader.run_once(&step_counter.client).await.unwrap();

@@ -190,12 +190,12 @@ async fn apply(
     }
     Ok(match act {
         BulkVerb::Retry => {
-            let answers = api.client.retry_all(ids, note).await?;
+            let answers = api.admin().retry_all(ids, note).await?;
             let is_changed = |answer: &&RetryAnswer| matches!(answer, RetryAnswer::Retried);
             answers.iter().filter(is_changed).count()
         }
         BulkVerb::Cancel => {
-            let answers = api.client.cancel_all(ids, note).await?;
+            let answers = api.admin().cancel_all(ids, note).await?;
             let is_changed = |answer: &&CancelAnswer| match answer {
                 CancelAnswer::Requested(_) | CancelAnswer::NeverStarted => true,
                 CancelAnswer::AlreadyRequested(_)
@@ -205,13 +205,13 @@ async fn apply(
             answers.iter().filter(is_changed).count()
         }
         BulkVerb::Terminate => {
-            let answers = api.client.terminate_all(ids, note).await?;
+            let answers = api.admin().terminate_all(ids, note).await?;
             let is_changed =
                 |answer: &&TerminateAnswer| matches!(answer, TerminateAnswer::Terminated(_));
             answers.iter().filter(is_changed).count()
         }
         BulkVerb::Delete => {
-            let answers = api.client.delete_all(ids, note).await?;
+            let answers = api.admin().delete_all(ids, note).await?;
             let is_changed = |answer: &&DeleteAnswer| matches!(answer, DeleteAnswer::Deleted);
             answers.iter().filter(is_changed).count()
         }

@@ -137,8 +137,8 @@ async fn cancel_one(
     check_reach(api, caller, id, body.tree).await?;
     let note = note(caller, body.reason);
     let answer = match body.tree {
-        true => api.client.cancel_tree(id, note).await?,
-        false => api.client.cancel(id, note).await?,
+        true => api.admin().cancel_tree(id, note).await?,
+        false => api.admin().cancel(id, note).await?,
     };
     match answer {
         CancelAnswer::Requested(status) => Ok(ended(EndedWord::Requested, status)),
@@ -193,8 +193,8 @@ async fn terminate_one(
     check_reach(api, caller, id, body.tree).await?;
     let note = note(caller, body.reason);
     let answer = match body.tree {
-        true => api.client.terminate_tree(id, note).await?,
-        false => api.client.terminate(id, note).await?,
+        true => api.admin().terminate_tree(id, note).await?,
+        false => api.admin().terminate(id, note).await?,
     };
     match answer {
         TerminateAnswer::Terminated(status) => Ok(ended(EndedWord::Terminated, status)),
@@ -217,7 +217,7 @@ pub(crate) async fn family(
     Id(id): Id,
 ) -> Result<Json<FamilyBody>, Problem> {
     check_reach(&api, &caller, id, true).await?;
-    let family = api.client.family(id).await?;
+    let family = api.admin().family(id).await?;
     let family = family.ok_or_else(|| Problem::no_instance(id))?;
     Ok(Json(FamilyBody::of(&family)))
 }
@@ -242,7 +242,10 @@ pub(crate) async fn close_actions(
         .transpose()?;
     let limit = limit(params.limit.as_deref())?;
     api.instance(&caller.scope, id).await?;
-    let mut found = api.client.close_actions(id, after.map(OperationId)).await?;
+    let mut found = api
+        .admin()
+        .close_actions(id, after.map(OperationId))
+        .await?;
     let is_more = found.len() > limit || found.len() == PAGE_MAX;
     found.truncate(limit);
     let last = found.last().filter(|_| is_more);
@@ -268,7 +271,7 @@ async fn seen(
         let Some(child) = closure.instance else {
             continue;
         };
-        let child = api.client.get(child).await?;
+        let child = api.client.find(child).await?;
         if child.is_some_and(|child| scope.has(&child)) {
             seen.push(closure);
         }

@@ -268,7 +268,7 @@ impl EventStream {
             Subject::Ids(ids) => {
                 let mut found = Vec::new();
                 for id in ids {
-                    let instance = self.api.client.get(*id).await?;
+                    let instance = self.api.client.find(*id).await?;
                     found.extend(instance.filter(|it| scope.has(it)).map(read_instance));
                 }
                 Ok(found)

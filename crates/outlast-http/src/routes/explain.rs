@@ -14,12 +14,12 @@ pub(crate) async fn sentence(
     waits: Option<Waits>,
 ) -> Result<String, Problem> {
     if scope.is_everything() || instance.partition_key.is_none() {
-        return Ok(api.client.explain_with(instance, waits).await?);
+        return Ok(api.admin().explain_with(instance, waits).await?);
     }
     // The instances ahead of it in the partition line may be outside the scope.
     let alone = Instance {
         partition_key: None,
         ..instance.clone()
     };
-    Ok(api.client.explain_with(&alone, waits).await?)
+    Ok(api.admin().explain_with(&alone, waits).await?)
 }

@@ -258,7 +258,7 @@ impl<'a> TreeWalk<'a> {
     ) -> Result<BTreeMap<i32, Round>, Problem> {
         let mut rounds = BTreeMap::<i32, Round>::new();
         if self.scope.is_everything() {
-            let stored = self.api.client.rounds(id).await?;
+            let stored = self.api.admin().rounds(id).await?;
             let counted: u64 = stored
                 .iter()
                 .flat_map(|it| &it.children)

@@ -5,7 +5,8 @@ use crate::limits::{READY_FOR, READY_WITHIN, UNREADY_FOR};
 use crate::problem::{Code, Problem, ProblemBody};
 use axum::Json;
 use axum::extract::State;
-use outlast::{Client, WriteCheck};
+use outlast::Client;
+use outlast_core::WriteCheck;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,7 +78,7 @@ impl Readiness {
 }
 
 async fn try_writing(client: &Client) -> WriteAccess {
-    let detail = match client.check_writes().await {
+    let detail = match client.admin().check_writes().await {
         Ok(WriteCheck::Works) => return Ok(true),
         Ok(WriteCheck::NoRight) => return Ok(false),
         Ok(WriteCheck::ReadOnly) => "the database is read-only",

@@ -178,7 +178,7 @@ pub(crate) async fn history(
     let limit = limit(params.limit.as_deref())?;
     let instance = api.instance(&caller.scope, id).await?;
     let run = stored_run(&api, &instance, run).await?;
-    let entries = api.client.timeline(&instance, run, after, limit).await?;
+    let entries = api.admin().timeline(&instance, run, after, limit).await?;
     let next = entries.last().filter(|_| entries.more);
     let next = next.map(TimelineEntry::seq);
     let shown = entries.into_iter();
@@ -211,7 +211,7 @@ pub(crate) async fn calls(
     let run = stored_run(&api, &instance, run).await?;
     // Reads one more row to know whether there is another page.
     let max = limit + 1;
-    let mut calls = api.client.child_calls(&instance, run, after, max).await?;
+    let mut calls = api.admin().child_calls(&instance, run, after, max).await?;
     let is_more = calls.len() > limit;
     calls.truncate(limit);
     let next = calls.last().filter(|_| is_more).map(|last| last.call);
@@ -236,7 +236,7 @@ pub(crate) async fn runs(
     Id(id): Id,
 ) -> Result<Json<RunsBody>, Problem> {
     let instance = api.instance(&caller.scope, id).await?;
-    let runs = api.client.histories(id).await?;
+    let runs = api.admin().histories(id).await?;
     Ok(Json(RunsBody {
         runs: runs.into_iter().map(RunBody::from).collect(),
         present: instance.run,
@@ -257,7 +257,7 @@ pub(crate) async fn export(
 ) -> Result<Json<ExportedRun>, Problem> {
     let run = run_of(params.run.as_deref())?;
     let instance = api.instance(&caller.scope, id).await?;
-    let exported = api.client.export(id, run).await?;
+    let exported = api.admin().export(id, run).await?;
     let exported = exported.ok_or_else(|| nothing_to_export(&instance, run))?;
     Ok(Json(exported))
 }
@@ -289,7 +289,7 @@ async fn stored_run(api: &Api, instance: &Instance, run: Option<i32>) -> Result<
     if instance.has_history() && wanted == instance.run {
         return Ok(wanted);
     }
-    let stored = api.client.histories(instance.id).await?;
+    let stored = api.admin().histories(instance.id).await?;
     match stored.iter().any(|it| it.run == wanted) {
         true => Ok(wanted),
         false => Err(no_history(instance, run)),

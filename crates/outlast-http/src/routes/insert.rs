@@ -122,7 +122,7 @@ pub(crate) async fn insert(
     let offers = Offers::of(&api, [&body]).await?;
     let row = row(body, &offers, &caller.scope)?;
     let key = row.correlation.clone().map(|correlation| correlation.key);
-    let answers = api.client.insert_rows(vec![row]).await?;
+    let answers = api.admin().insert_rows(vec![row]).await?;
     let answer = answers
         .into_iter()
         .next()
@@ -171,7 +171,7 @@ pub(crate) async fn insert_batch(
         keys.push(row.correlation.clone().map(|correlation| correlation.key));
         good.push(row.clone());
     }
-    let mut answers = api.client.insert_rows(good).await?.into_iter().zip(keys);
+    let mut answers = api.admin().insert_rows(good).await?.into_iter().zip(keys);
     let mut instances = Vec::with_capacity(rows.len());
     for row in rows {
         let result = match row {
@@ -307,7 +307,7 @@ impl Offers {
         let mut bodies = bodies.into_iter();
         let is_needed = bodies.any(|body| body.version.is_none() || body.queue.is_none());
         let workers = if is_needed {
-            api.client.workers().await?
+            api.admin().workers().await?
         } else {
             Vec::new()
         };

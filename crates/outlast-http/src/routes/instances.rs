@@ -119,7 +119,7 @@ pub(crate) async fn whole(
     instance: Instance,
 ) -> Result<InstanceBody, Problem> {
     let waits = match instance.is_workflow() {
-        true => Some(api.client.waits(&instance).await?),
+        true => Some(api.admin().waits(&instance).await?),
         false => None,
     };
     let waiting = sentence(api, scope, &instance, waits.clone()).await?;
@@ -141,9 +141,9 @@ async fn origin(
     let Some(parent) = instance.parent else {
         return Ok(None);
     };
-    let parent = api.client.get(parent.id).await?;
+    let parent = api.client.find(parent.id).await?;
     match parent.is_some_and(|it| it.is_workflow() && scope.has(&it)) {
-        true => Ok(api.client.origin(instance).await?),
+        true => Ok(api.admin().origin(instance).await?),
         false => Ok(None),
     }
 }

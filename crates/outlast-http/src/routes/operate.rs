@@ -90,7 +90,7 @@ pub(crate) async fn retry(
     OptionalBody(body): OptionalBody<ReasonBody>,
 ) -> Result<Json<AnswerBody>, Problem> {
     api.instance(&caller.scope, id).await?;
-    match api.client.retry(id, note(&caller, body.reason)).await? {
+    match api.admin().retry(id, note(&caller, body.reason)).await? {
         RetryAnswer::Retried => Ok(Json(AnswerBody { answer: "retried" })),
         RetryAnswer::NotEndedBadly(status) => {
             let detail = format!(
@@ -115,7 +115,7 @@ pub(crate) async fn delete(
     Query(params, _): Query<ReasonParams>,
 ) -> Result<Json<AnswerBody>, Problem> {
     api.instance(&caller.scope, id).await?;
-    match api.client.delete(id, note(&caller, params.reason)).await? {
+    match api.admin().delete(id, note(&caller, params.reason)).await? {
         DeleteAnswer::Deleted => Ok(Json(AnswerBody { answer: "deleted" })),
         DeleteAnswer::NotEnded(status) => {
             let detail = format!("instance {id} is {status}; cancel or terminate it first");
@@ -149,7 +149,7 @@ pub(crate) async fn operations(
     Id(id): Id,
 ) -> Result<Json<OperationsBody>, Problem> {
     api.instance(&caller.scope, id).await?;
-    let operations = api.client.operations(Some(id)).await?;
+    let operations = api.admin().operations(Some(id)).await?;
     Ok(Json(OperationsBody {
         operations: operations.into_iter().map(OperationBody::of).collect(),
     }))

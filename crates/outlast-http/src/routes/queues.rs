@@ -72,7 +72,7 @@ pub(crate) async fn list(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
 ) -> Result<Json<QueuesBody>, Problem> {
-    let summaries = api.client.queues().await?;
+    let summaries = api.admin().queues().await?;
     // The depths are current, so they are worth showing even without the rate.
     let snapshot = api.step_counter.snapshot().await.ok();
     let within = summaries
@@ -150,7 +150,10 @@ pub(crate) async fn pause(
 ) -> Result<Json<ChangedBody>, Problem> {
     check(&caller, &queue)?;
     check_exists(&api, &caller, &queue, body.force).await?;
-    let changed = api.client.pause(&queue, note(&caller, body.reason)).await?;
+    let changed = api
+        .admin()
+        .pause(&queue, note(&caller, body.reason))
+        .await?;
     Ok(Json(ChangedBody { changed }))
 }
 
@@ -169,7 +172,7 @@ pub(crate) async fn resume(
     check(&caller, &queue)?;
     check_exists(&api, &caller, &queue, body.force).await?;
     let changed = api
-        .client
+        .admin()
         .resume(&queue, note(&caller, body.reason))
         .await?;
     Ok(Json(ChangedBody { changed }))
@@ -190,7 +193,7 @@ async fn check_exists(api: &Api, caller: &Caller, queue: &str, force: bool) -> R
     if force {
         return Ok(());
     }
-    let Some(mut names) = api.client.missing_queue(queue).await? else {
+    let Some(mut names) = api.admin().missing_queue(queue).await? else {
         return Ok(());
     };
     names.retain(|name| caller.scope.has_queue(name));

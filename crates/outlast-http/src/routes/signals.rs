@@ -104,7 +104,7 @@ pub(crate) async fn list(
         .map(|cursor| list_query.position(cursor))
         .transpose()?;
     api.instance(&caller.scope, id).await?;
-    let signals = api.client.signals(id, after.map(SignalId)).await?;
+    let signals = api.admin().signals(id, after.map(SignalId)).await?;
     let last = signals.last().filter(|_| signals.more);
     Ok(Json(SignalsBody {
         next: last.map(|last| list_query.cursor(last.id.0)),
@@ -172,7 +172,7 @@ async fn deliver(
 
 /// Sends a signal and returns the result.
 pub(crate) async fn send_one(api: &Api, signal: NewSignal) -> Result<DeliveryBody, Problem> {
-    let answers = api.client.signal_rows(vec![signal]).await?;
+    let answers = api.admin().signal_rows(vec![signal]).await?;
     match answers.into_iter().next().unwrap_or(Delivery::NoTarget) {
         Delivery::Delivered { id, instance, woke } => Ok(DeliveryBody {
             delivery: "delivered",
@@ -210,7 +210,7 @@ async fn within_reach(api: &Api, caller: &Caller, target: Target) -> Result<Targ
     let found = match &target {
         Target::Id(id) => api
             .client
-            .get(*id)
+            .find(*id)
             .await?
             .filter(|instance| caller.scope.has(instance)),
         Target::Key { machine, key } => api.holder(&caller.scope, machine, key).await?,

@@ -107,10 +107,19 @@ async fn wait_for(
             "too many long polls are open; try again later",
         )
     })?;
+    // Drops the instance that the wait returns, and reads it again within the memory budget: one
+    // end may wake many waits at once.
     let waiting = async {
-        match until_ended {
-            true => api.client.wait_ended(id, timeout).await,
-            false => api.client.wait_settled(id, timeout).await,
+        let waited = match until_ended {
+            true => api.admin().wait_ended(id, timeout).await,
+            false => api.admin().wait_settled(id, timeout).await,
+        };
+        match waited {
+            Ok(_) => Ok(true),
+            Err(WaitError::TimedOut { .. }) => Ok(false),
+            Err(WaitError::NotFound) => Err(Problem::no_instance(id)),
+            Err(WaitError::Store(error)) => Err(error.into()),
+            Err(error) => Err(Problem::new(Code::Internal, error.to_string())),
         }
     };
     let stopped = async {
@@ -119,25 +128,10 @@ async fn wait_for(
             None => std::future::pending().await,
         }
     };
-    let waited = tokio::select! {
-        waited = waiting => waited,
+    let reached = tokio::select! {
+        reached = waiting => reached?,
         // At shutdown the caller gets the current state and repeats the request at another server.
-        () = stopped => Err(WaitError::TimedOut(Box::new(api.instance(&caller.scope, id).await?))),
-    };
-    // Drops the instance and reads it again within the memory budget: one end may wake many waits
-    // at once.
-    let reached = match waited {
-        Ok(instance) => {
-            drop(instance);
-            true
-        }
-        Err(WaitError::TimedOut(instance)) => {
-            drop(instance);
-            false
-        }
-        Err(WaitError::NotFound) => return Err(Problem::no_instance(id)),
-        Err(WaitError::Store(error)) => return Err(error.into()),
-        Err(error) => return Err(Problem::new(Code::Internal, error.to_string())),
+        () = stopped => false,
     };
     let room = api.reserve().await?;
     let instance = api.instance(&caller.scope, id).await?;

@@ -60,8 +60,8 @@ pub(crate) async fn list(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
 ) -> Result<Json<WorkersBody>, Problem> {
-    let now = api.client.now().await?;
-    let workers = api.client.workers().await?;
+    let now = api.admin().now().await?;
+    let workers = api.admin().workers().await?;
     let executing = Executing::read(&api, &caller.scope).await?;
     let workers = workers
         .into_iter()

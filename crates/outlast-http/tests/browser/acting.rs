@@ -2,7 +2,8 @@
 
 use crate::Visit;
 use crate::stage::{Setting, Stage, admin};
-use outlast::{Filter, ListRequest, Status};
+use outlast::Status;
+use outlast::store::{Filter, ListRequest};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -62,9 +63,9 @@ async fn a_queue_is_paused_and_resumed_by_clicking() {
     page.until_text("[data-row='mail']", "paused").await;
     let mail = stage.mail("ada@mail.example", Duration::ZERO).await;
     page.until_text("[data-depth='mail']", "1").await;
-    let now = stage.engine.get(mail).await.unwrap().unwrap();
+    let now = stage.client.find(mail).await.unwrap().unwrap();
     assert_eq!(now.status, Status::Runnable);
-    let reasons = stage.engine.operations(None).await.unwrap();
+    let reasons = stage.client.admin().operations(None).await.unwrap();
     assert_eq!(
         reasons[0].reason.as_deref(),
         Some("the other side is moving house")
@@ -183,7 +184,7 @@ async fn of(stage: &Stage, machine: &str, status: Status) -> usize {
         limit: 100,
         values: false,
     };
-    stage.engine.list(request).await.unwrap().instances.len()
+    stage.client.list(request).await.unwrap().instances.len()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,7 +214,7 @@ async fn instances_are_retried_cancelled_and_deleted_by_clicking() {
         .await;
     page.press("Delete").await;
     page.until_text("h1", "Instances").await;
-    assert!(stage.engine.get(mail).await.unwrap().is_none());
+    assert!(stage.client.find(mail).await.unwrap().is_none());
 
     let order = stage.checkout(1).await;
     page.go(&format!("{}instances/{order}", stage.ui)).await;

@@ -5,8 +5,8 @@ use crate::page::{Page, Theme};
 use crate::screens::pictures;
 use crate::stage::{Setting, Stage};
 use crate::team::{Plan, Undone};
-use outlast::prelude::*;
-use outlast::{InstanceId, Note};
+use outlast::store::ClosePolicy;
+use outlast::{InstanceId, Note, Status};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_is_shown_until_the_machine_has_finished_its_cleanup() {
@@ -30,7 +30,7 @@ async fn a_cancel_is_shown_until_the_machine_has_finished_its_cleanup() {
     .await;
     page.until_text("[data-waiting]", "ordered twice").await;
     page.until_text("[data-waiting]", "undone").await;
-    stage.engine.signal(id, Undone {}).await.unwrap();
+    stage.client.signal(id, Undone {}).await.unwrap();
     page.until(
         "document.querySelector('[data-status=cancelled]')",
         "its end",
@@ -105,7 +105,7 @@ async fn a_tree_is_counted_before_it_is_cancelled_and_then_ends() {
 
     // The parent shows the close action on each child.
     page.go(&format!("{}instances/{root}", stage.ui)).await;
-    let children = stage.engine.children(root).await.unwrap();
+    let children = stage.client.admin().children(root).await.unwrap();
     for child in children {
         assert_eq!(child.status, Status::Cancelled);
         page.until_text("[data-close_actions]", &child.id.to_string())
@@ -135,7 +135,7 @@ async fn one_instance_is_terminated_with_or_without_its_tree() {
         "its end",
     )
     .await;
-    for child in stage.engine.children(alone).await.unwrap() {
+    for child in stage.client.admin().children(alone).await.unwrap() {
         assert_eq!(
             child.status,
             Status::AwaitingSignal,
@@ -152,7 +152,7 @@ async fn one_instance_is_terminated_with_or_without_its_tree() {
     picture(page, "terminate-tree").await;
     page.press("Terminate 3").await;
     page.until_text("[data-close_actions]", "terminated").await;
-    for child in stage.engine.children(whole).await.unwrap() {
+    for child in stage.client.admin().children(whole).await.unwrap() {
         stage.reaches(child.id, Status::Cancelled).await;
     }
     visit.end().await;
@@ -295,8 +295,8 @@ async fn close_actions_of_a_terminated_parent_are_shown_page_by_page() {
         .await;
     stage.reaches(root, Status::AwaitingChildren).await;
     let note = Note::by("test");
-    stage.engine.terminate(root, note).await.unwrap();
-    for child in stage.engine.children(root).await.unwrap() {
+    stage.client.admin().terminate(root, note).await.unwrap();
+    for child in stage.client.admin().children(root).await.unwrap() {
         stage.reaches(child.id, Status::Cancelled).await;
     }
     page.go(&format!("{}instances/{root}", stage.ui)).await;
@@ -333,7 +333,7 @@ fn plan(children: &[&str]) -> Plan {
 async fn waiting_team(stage: &Stage, children: usize) -> InstanceId {
     let id = stage.team(plan(&vec!["wait"; children])).await;
     stage.reaches(id, Status::AwaitingChildren).await;
-    for child in stage.engine.children(id).await.unwrap() {
+    for child in stage.client.admin().children(id).await.unwrap() {
         stage.reaches(child.id, Status::AwaitingSignal).await;
     }
     id

@@ -1,12 +1,12 @@
 //! A workflow on the screen of its instance: its timeline, open waits, events and runs.
 
 use crate::Visit;
-use crate::flow_machines::{Crowd, Errand, Stuck};
+use crate::flow_machines::{Approved, Errand, crowd, stuck};
 use crate::page::Theme;
 use crate::screens::pictures;
 use crate::stage::{Setting, Stage};
 use crate::team::Go;
-use outlast::prelude::*;
+use outlast::{Note, Status};
 use serde_json::json;
 
 const MARK: &str = "document.querySelector('[data-timeline]').marked = true";
@@ -91,9 +91,9 @@ async fn a_workflow_is_drawn_and_continues_after_a_signal_sent_by_clicking() {
         "the stream",
     )
     .await;
-    for child in stage.engine.children(id).await.unwrap() {
+    for child in stage.client.admin().children(id).await.unwrap() {
         if child.status == Status::AwaitingSignal {
-            stage.engine.signal(child.id, Go {}).await.unwrap();
+            stage.client.signal(child.id, Go {}).await.unwrap();
         }
     }
     page.click(".signal-form textarea").await;
@@ -171,8 +171,8 @@ async fn a_run_is_chosen_by_link_and_kept_in_the_address() {
         ..Errand::default()
     };
     let id = stage.errand(again).await;
-    let approved = || crate::flow_machines::Approved { by: "Ada".into() };
-    stage.engine.signal(id, approved()).await.unwrap();
+    let approved = Approved { by: "Ada".into() };
+    stage.client.signal(id, approved).await.unwrap();
     stage.waits_for_approval(id, 2).await;
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
@@ -219,10 +219,9 @@ async fn a_blocked_replay_is_explained_and_a_long_history_is_folded() {
         return;
     };
     let stage = Stage::sqlite(Setting::default()).await;
-    let inserted = stage.engine.insert(Run::<Stuck>(())).await.unwrap();
-    let stuck = inserted.id().unwrap().get();
+    let blocked = stage.start(stuck::with()).await;
     let page = &visit.page;
-    page.go(&format!("{}instances/{stuck}", stage.ui)).await;
+    page.go(&format!("{}instances/{blocked}", stage.ui)).await;
     page.until_text("[data-blocked]", "put it into flow.step")
         .await;
     page.until_text("[data-waiting]", "is blocked").await;
@@ -277,8 +276,13 @@ async fn applied_close_policies_are_drawn_and_listed() {
     let id = stage.errand(errand(&["wait", "done", "wait"])).await;
     let page = &visit.page;
     page.size(1360, 1180).await;
-    stage.engine.terminate(id, Note::by("ada")).await.unwrap();
-    let children = stage.engine.children(id).await.unwrap();
+    stage
+        .client
+        .admin()
+        .terminate(id, Note::by("ada"))
+        .await
+        .unwrap();
+    let children = stage.client.admin().children(id).await.unwrap();
     let live = children.iter().rfind(|it| it.status != Status::Done);
     let live = live.unwrap().id;
     stage.reaches(live, Status::Cancelled).await;
@@ -329,13 +333,12 @@ async fn blocked_workflows_are_found_from_the_overview() {
         return;
     };
     let stage = Stage::sqlite(Setting::default()).await;
-    let inserted = stage.engine.insert(Run::<Stuck>(())).await.unwrap();
-    let stuck = inserted.id().unwrap().get();
+    let blocked = stage.start(stuck::with()).await;
     let page = &visit.page;
     page.go(&stage.ui).await;
     page.until_text(".attention", "1 instance is blocked").await;
     page.click(".attention .is-error a").await;
-    page.until_text("main table", &stuck.to_string()).await;
+    page.until_text("main table", &blocked.to_string()).await;
     page.until_text("main table", "blocked: ").await;
     visit.end().await;
     stage.end().await;
@@ -397,8 +400,7 @@ async fn a_workflow_on_postgresql_is_drawn_with_its_window_and_completes() {
         return;
     };
     let stage = Stage::postgres(Setting::default()).await;
-    let crowd = stage.engine.insert(Run::<Crowd>(3)).await.unwrap();
-    let id = crowd.id().unwrap().get();
+    let id = stage.start(crowd::with(3)).await;
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
     page.until_text("[data-window]", "2 running, 1 held").await;
@@ -414,8 +416,8 @@ async fn a_workflow_on_postgresql_is_drawn_with_its_window_and_completes() {
     )
     .await;
     page.value(MARK).await;
-    for child in stage.engine.children(id).await.unwrap() {
-        stage.engine.signal(child.id, Go {}).await.unwrap();
+    for child in stage.client.admin().children(id).await.unwrap() {
+        stage.client.signal(child.id, Go {}).await.unwrap();
     }
     page.until("document.querySelector('[data-status=done]')", "its end")
         .await;

@@ -1,8 +1,10 @@
 //! Live updates of the page, also after a broken connection.
 
 use crate::Visit;
+use crate::machines::Restocked;
 use crate::stage::{Setting, Stage};
 use outlast::Status;
+use outlast::store::{Filter, ListRequest};
 
 /// Marks the page, so that a test notices a reload.
 const MARK: &str = "window.mark = 'the same page'";
@@ -137,21 +139,18 @@ async fn the_join_meter_updates_while_the_page_is_open() {
         "the stream",
     )
     .await;
-    let waiting = stage.engine.list(outlast::ListRequest {
-        filter: outlast::Filter {
+    let waiting = stage.client.list(ListRequest {
+        filter: Filter {
             statuses: vec![Status::AwaitingSignal],
-            ..outlast::Filter::default()
+            ..Filter::default()
         },
         before: None,
         limit: 1,
         values: false,
     });
     let waiting = waiting.await.expect("the store answers").instances[0].id;
-    stage
-        .engine
-        .signal(waiting, crate::machines::Restocked {})
-        .await
-        .expect("the signal is delivered");
+    let restocked = stage.client.signal(waiting, Restocked {}).await;
+    restocked.expect("the signal is delivered");
     page.until_text("[data-join='1']", "4 of 4, 1 failed").await;
     assert_eq!(page.value(MARKED).await, true);
     visit.end().await;

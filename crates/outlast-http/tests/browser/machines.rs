@@ -1,14 +1,14 @@
 //! The machines of the stage: they wait, fan out, fail, retry and end in every way.
 
 use outlast::prelude::*;
+use outlast::{History, Job, JobError, Outcome};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An order that waits for its payment.
 pub(crate) struct Checkout;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Order {
     Start(Cart),
     Charge(Cart),
@@ -57,23 +57,15 @@ impl Cart {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct GiftWrap {
     pub(crate) paper: String,
     pub(crate) card: String,
 }
 
-impl Signal for GiftWrap {
-    const NAME: &'static str = "gift_wrap";
-}
-
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct PaymentConfirmed {
     pub(crate) amount: u64,
-}
-
-impl Signal for PaymentConfirmed {
-    const NAME: &'static str = "payment_confirmed";
 }
 
 impl Machine for Checkout {
@@ -83,43 +75,42 @@ impl Machine for Checkout {
     type Output = String;
 
     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Order::Start(cart) => wait_for([PaymentConfirmed::NAME])
-                .timeout(Duration::from_secs(3600))
+        match state {
+            Order::Start(cart) => wait_for::<PaymentConfirmed>()
+                .timeout(HOUR)
                 .then(Order::Charge(cart)),
             Order::Charge(cart) => match cx.received::<PaymentConfirmed>()? {
-                Some(paid) if paid.amount == 0 => Outcome::next(Order::Refund {
+                Some(paid) if paid.amount == 0 => next(Order::Refund {
                     number: cart.number,
                 }),
-                Some(paid) => Outcome::next(Order::Reserve {
+                Some(paid) => next(Order::Reserve {
                     cart,
                     paid: paid.amount,
                 }),
-                None => Outcome::fail("payment never came"),
+                None => fail("payment never came"),
             },
             Order::Reserve { cart, paid } if cart.number % 10 == 3 && cx.attempt() == 0 => {
                 let number = cart.number;
                 let error = format_args!("the stock is being counted, order {number}, paid {paid}");
-                Outcome::retry(Duration::ZERO, error)
+                retry(Duration::ZERO, error)
             }
             Order::Reserve { cart, .. } if cart.number % 20 == 7 => {
-                Outcome::fail("the warehouse does not know this article")
+                fail("the warehouse does not know this article")
             }
-            Order::Reserve { cart, .. } => Outcome::next(Order::Ship {
+            Order::Reserve { cart, .. } => next(Order::Ship {
                 number: cart.number,
             }),
-            Order::Ship { number } => Outcome::next(Order::Notify { number }),
-            Order::Notify { number } => Outcome::done(format!("order {number} is on its way")),
-            Order::Refund { .. } => Outcome::cancelled("nothing was paid"),
-        })
+            Order::Ship { number } => next(Order::Notify { number }),
+            Order::Notify { number } => done(format!("order {number} is on its way")),
+            Order::Refund { .. } => Ok(Outcome::cancelled("nothing was paid")),
+        }
     }
 }
 
 /// Version 1 of the same machine. Some of its instances still exist.
 pub(crate) struct OldCheckout;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum OldOrder {
     Start { number: u64 },
     Ship { number: u64 },
@@ -132,20 +123,19 @@ impl Machine for OldCheckout {
     type Output = u64;
 
     async fn step(&self, state: OldOrder, _cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             OldOrder::Start { number } => {
-                wait_for([PaymentConfirmed::NAME]).then(OldOrder::Ship { number })
+                wait_for::<PaymentConfirmed>().then(OldOrder::Ship { number })
             }
-            OldOrder::Ship { number } => Outcome::done(number),
-        })
+            OldOrder::Ship { number } => done(number),
+        }
     }
 }
 
 /// An order that is packed line by line.
 pub(crate) struct Fulfilment;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Parcel {
     Pack { articles: Vec<String> },
     Ship,
@@ -157,23 +147,22 @@ impl Machine for Fulfilment {
     type Output = u64;
 
     async fn step(&self, state: Parcel, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Parcel::Pack { articles } => fan_out(
                 articles
                     .into_iter()
-                    .map(|article| New::<LineItem>(Line::Pick { article })),
+                    .map(|article| LineItem::with(Line::Pick { article })),
             )
             .then(Parcel::Ship),
-            Parcel::Ship => Outcome::done(cx.children::<LineItem>()?.len() as u64),
-        })
+            Parcel::Ship => done(cx.children::<LineItem>()?.len() as u64),
+        }
     }
 }
 
 /// A line of an order. A lamp is never in stock, and a chair waits until it is restocked.
 pub(crate) struct LineItem;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Line {
     Pick { article: String },
     Wrap { article: String },
@@ -185,23 +174,19 @@ impl Machine for LineItem {
     type Output = String;
 
     async fn step(&self, state: Line, _cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Line::Pick { article } if article == "lamp" => Outcome::fail("no lamp in stock"),
-            Line::Pick { article } if article == "chair" => wait_for([Restocked::NAME])
-                .timeout(Duration::from_secs(86_400))
+        match state {
+            Line::Pick { article } if article == "lamp" => fail("no lamp in stock"),
+            Line::Pick { article } if article == "chair" => wait_for::<Restocked>()
+                .timeout(DAY)
                 .then(Line::Wrap { article }),
-            Line::Pick { article } => Outcome::next(Line::Wrap { article }),
-            Line::Wrap { article } => Outcome::done(article),
-        })
+            Line::Pick { article } => next(Line::Wrap { article }),
+            Line::Wrap { article } => done(article),
+        }
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Restocked {}
-
-impl Signal for Restocked {
-    const NAME: &'static str = "restocked";
-}
 
 /// A mail, sent only when the mail server is well.
 pub(crate) struct Mailing {
@@ -226,7 +211,7 @@ impl Job for Mailing {
         }
         if mail.to.starts_with("storm") && cx.attempt() == 5 {
             return Err(JobError::retry_after(
-                Duration::from_secs(7200),
+                2 * HOUR,
                 "the mail server is busy (451)",
             ));
         }
@@ -240,8 +225,7 @@ impl Job for Mailing {
 /// Sleeps for an hour, and records its transitions.
 pub(crate) struct Patrol;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Watch {
     Walk,
     Rest,
@@ -254,9 +238,9 @@ impl Machine for Patrol {
     type Output = ();
 
     async fn step(&self, watch: Watch, _: &Context) -> StepResult<Self> {
-        Ok(match watch {
-            Watch::Walk => sleep(Duration::from_secs(3600)).then(Watch::Rest),
-            Watch::Rest => Outcome::done(()),
-        })
+        match watch {
+            Watch::Walk => sleep(HOUR).then(Watch::Rest),
+            Watch::Rest => done(()),
+        }
     }
 }

@@ -9,6 +9,7 @@
 
 mod acting;
 mod devtools;
+mod failures;
 mod families;
 mod finding;
 #[path = "../machines/flows.rs"]

@@ -4,6 +4,7 @@ use crate::Visit;
 use crate::history;
 use crate::page::{Page, Theme};
 use crate::stage::{Cast, Setting, Stage};
+use outlast::store::{Json, NewInstance};
 use std::path::PathBuf;
 
 /// A screen: its name, its path, and the texts that selectors must find there.
@@ -266,10 +267,10 @@ async fn on_a_phone_names_can_be_read_and_every_action_is_on_the_screen() {
 /// Inserts an instance with very long names, and returns its screen.
 async fn long_names(stage: &Stage) -> Screen {
     let name = |what: &str| format!("{what}_{}", "with_a_long_name_".repeat(4));
-    let row = outlast::NewInstance::new(name("machine"), name("step"), outlast::Json::null())
+    let row = NewInstance::new(name("machine"), name("step"), Json::null())
         .queue(name("queue"))
         .correlation_key(name("key"));
-    let inserted = stage.engine.client().insert_rows(vec![row]).await.unwrap();
+    let inserted = stage.client.admin().insert_rows(vec![row]).await.unwrap();
     Screen {
         name: "long names",
         path: format!("instances/{}", inserted[0].new_id().unwrap()),

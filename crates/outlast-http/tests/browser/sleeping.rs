@@ -5,8 +5,7 @@ use crate::machines::{Patrol, Watch};
 use crate::page::Theme;
 use crate::screens::pictures;
 use crate::stage::{Setting, Stage};
-use outlast::Status;
-use outlast::prelude::*;
+use outlast::{Machine, Status};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_screen_shows_a_sleeping_instance_as_sleeping() {
@@ -15,9 +14,7 @@ async fn every_screen_shows_a_sleeping_instance_as_sleeping() {
     };
     let stage = Stage::sqlite(Setting::default()).await;
     let waits = stage.checkout(1).await;
-    let new = New::<Patrol>(Watch::Walk);
-    let asleep = stage.engine.insert(new).await.unwrap();
-    let asleep = asleep.id().unwrap().get();
+    let asleep = stage.start(Patrol::with(Watch::Walk)).await;
     stage.reaches(asleep, Status::Sleeping).await;
     let page = &visit.page;
 

@@ -1,7 +1,7 @@
 //! The server behind the browser: a store, an engine with machines, and the router on a port of
 //! this machine.
 
-use crate::flow_machines::{Crowd, Errand, Fulfil, Insure, Label, Pack, Stuck};
+use crate::flow_machines::{Errand, crowd, fulfil, insure, label, pack, stuck};
 use crate::machines::{
     Cart, Checkout, Fulfilment, GiftWrap, Line, LineItem, Mail, Mailing, OldCheckout, OldOrder,
     Order, Parcel, Patrol, PaymentConfirmed,
@@ -9,9 +9,10 @@ use crate::machines::{
 use crate::team::{Piece, Plan, Team, Teamwork, Work};
 use crate::tracked::Tracked;
 use axum::Router;
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
-use outlast::{EngineBuilder, InstanceId, Status};
-use outlast_core::{RunStats, Store};
+use outlast::store::{ClosePolicy, RunStats, Store};
+use outlast::{Client, Durable, InstanceId, New, Note, Postgres, Sqlite, Status};
 use outlast_http::{Role, Settings, Token};
 use outlast_testbed::shared::{drop_schema, unique_schema, url};
 use std::net::{SocketAddr, TcpListener};
@@ -25,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running server with an engine behind it.
 pub(crate) struct Stage {
-    pub(crate) engine: Engine,
+    pub(crate) client: Client,
+    engine: Engine,
     /// The URL of the dashboard, with a slash at its end.
     pub(crate) ui: String,
     /// Whether the mail server is well.
@@ -91,21 +93,21 @@ impl Stage {
         };
         let engine = engine
             .name("shop-1")
-            .machine(Checkout)
-            .machine(OldCheckout)
-            .machine(Fulfilment)
-            .machine(LineItem)
-            .machine(mailing)
-            .machine(Team)
-            .machine(Piece)
-            .machine(Tracked)
-            .machine(Patrol)
-            .workflow(Fulfil)
-            .workflow(Label)
-            .workflow(Crowd)
-            .workflow(Stuck)
-            .machine(Insure)
-            .machine(Pack)
+            .register(Checkout)
+            .register(OldCheckout)
+            .register(Fulfilment)
+            .register(LineItem)
+            .register(mailing)
+            .register(Team)
+            .register(Piece)
+            .register(Tracked)
+            .register(Patrol)
+            .register(fulfil)
+            .register(label)
+            .register(crowd)
+            .register(stuck)
+            .register(insure)
+            .register(pack)
             .queue("default", 20)
             .queue("mail", 5)
             .start()
@@ -123,6 +125,7 @@ impl Stage {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("the listener has an address");
         Stage {
+            client: engine.client().clone(),
             engine,
             ui: format!("http://{address}{}/ui/", setting.prefix),
             is_well,
@@ -150,41 +153,41 @@ impl Stage {
 
     pub(crate) async fn end(mut self) {
         self.hang_up();
-        self.engine.shutdown().await;
+        self.engine.shutdown().await.unwrap();
         if let Some(schema) = self.schema {
             drop_schema(&schema).await;
         }
     }
 
-    /// Inserts an order, and returns its id once it waits for its payment.
+    /// Starts an instance whose key is free, and returns its id.
+    pub(crate) async fn start<D: Durable>(&self, new: New<D>) -> InstanceId {
+        let started = self.engine.start(new).await.expect("it is started");
+        assert!(started.is_new(), "its key is occupied");
+        started.id().get()
+    }
+
+    /// Starts an order, and returns its id once it waits for its payment.
     pub(crate) async fn checkout(&self, number: u64) -> InstanceId {
-        let new = New::<Checkout>(Order::Start(Cart::of(number))).key(format!("order:{number}"));
-        let inserted = self.engine.insert(new).await.expect("it is inserted");
-        let id = inserted.id().expect("the key is free").get();
+        let new = Checkout::with(Order::Start(Cart::of(number))).key(format!("order:{number}"));
+        let id = self.start(new).await;
         self.reaches(id, Status::AwaitingSignal).await;
         id
     }
 
     pub(crate) async fn mail(&self, to: &str, delay: Duration) -> InstanceId {
-        let new = New::<Mailing>(Mail { to: to.to_owned() }).delay(delay);
-        self.engine
-            .insert(new)
-            .await
-            .expect("it is inserted")
-            .id()
-            .expect("it has no key")
-            .get()
+        let new = Mailing::with(Mail { to: to.to_owned() }).delay(delay);
+        self.start(new).await
     }
 
     pub(crate) async fn pay(&self, number: u64, amount: u64) {
         let key = Checkout::key(format!("order:{number}"));
-        self.engine
+        self.client
             .signal(key, PaymentConfirmed { amount })
             .await
             .expect("the signal is delivered");
     }
 
-    /// Inserts an order of these articles. Lamps fail and chairs wait.
+    /// Starts an order of these articles. Lamps fail and chairs wait.
     pub(crate) async fn fulfilment(
         &self,
         tables: usize,
@@ -193,36 +196,23 @@ impl Stage {
     ) -> InstanceId {
         let of = |article: &str, count: usize| vec![article.to_owned(); count];
         let articles = [of("table", tables), of("lamp", lamps), of("chair", chairs)].concat();
-        let new = New::<Fulfilment>(Parcel::Pack { articles });
-        self.engine
-            .insert(new)
+        self.start(Fulfilment::with(Parcel::Pack { articles }))
             .await
-            .expect("it is inserted")
-            .id()
-            .expect("it has no key")
-            .get()
     }
 
-    /// Inserts a team with this plan.
+    /// Starts a team with this plan.
     pub(crate) async fn team(&self, plan: Plan) -> InstanceId {
-        let new = New::<Team>(Teamwork::Begin(plan));
-        let inserted = self.engine.insert(new).await.expect("it is inserted");
-        inserted.id().expect("it has no key").get()
+        self.start(Team::with(Teamwork::Begin(plan))).await
     }
 
     pub(crate) async fn piece(&self, what: &str) -> InstanceId {
-        let new = New::<Piece>(Work::Begin {
-            what: what.to_owned(),
-        });
-        let inserted = self.engine.insert(new).await.expect("it is inserted");
-        inserted.id().expect("it has no key").get()
+        let what = what.to_owned();
+        self.start(Piece::with(Work::Begin { what })).await
     }
 
     /// Starts a workflow, and returns its id once it waits for its approval.
     pub(crate) async fn errand(&self, errand: Errand) -> InstanceId {
-        let inserted = self.engine.insert(Run::<Fulfil>(errand)).await;
-        let id = inserted.expect("it is inserted").id();
-        let id = id.expect("it has no key").get();
+        let id = self.start(fulfil::with(errand)).await;
         self.waits_for_approval(id, 1).await;
         id
     }
@@ -231,7 +221,7 @@ impl Stage {
     pub(crate) async fn waits_for_approval(&self, id: InstanceId, run: i32) {
         let end = Instant::now() + PATIENCE;
         loop {
-            let it = self.engine.get(id).await.expect("the store answers");
+            let it = self.client.find(id).await.expect("the store answers");
             let it = it.expect("it is there");
             let awaits = it.awaits.as_deref().unwrap_or_default();
             if it.run == run && awaits.iter().any(|name| name == "approved") {
@@ -246,13 +236,8 @@ impl Stage {
     pub(crate) async fn reaches(&self, id: InstanceId, status: Status) {
         let end = Instant::now() + PATIENCE;
         loop {
-            let now = self
-                .engine
-                .get(id)
-                .await
-                .expect("the store answers")
-                .expect("it is there")
-                .status;
+            let it = self.client.find(id).await.expect("the store answers");
+            let now = it.expect("it is there").status;
             if now == status {
                 return;
             }
@@ -275,23 +260,22 @@ impl Stage {
                 .await;
         }
         for number in 1..=3 {
-            let old = New::<OldCheckout>(OldOrder::Start { number });
-            self.engine.insert(old).await.expect("it is inserted");
+            self.start(OldCheckout::with(OldOrder::Start { number }))
+                .await;
         }
         let parent = self.fulfilment(35, 2, 13).await;
         self.fulfilment(4, 0, 0).await;
-        let stray = New::<LineItem>(Line::Pick {
+        let stray = LineItem::with(Line::Pick {
             article: "table".into(),
         })
         .queue("reports");
-        self.engine.insert(stray).await.expect("it is inserted");
+        self.start(stray).await;
         let failed = self.mail("ada@mail.example", Duration::ZERO).await;
         for name in ["bob", "storm-1", "storm-2", "eve"] {
             self.mail(&format!("{name}@mail.example"), Duration::ZERO)
                 .await;
         }
-        self.mail("later@mail.example", Duration::from_secs(3600))
-            .await;
+        self.mail("later@mail.example", HOUR).await;
         let (team, asked) = self.populate_teams().await;
         self.reaches(failed, Status::Failed).await;
         self.reaches(parent, Status::AwaitingChildren).await;
@@ -302,7 +286,7 @@ impl Stage {
             paper: "blue".into(),
             card: "Happy birthday!".into(),
         };
-        self.engine
+        self.client
             .signal(orders[39], gift)
             .dedup("shop-7781")
             .await
@@ -335,10 +319,8 @@ impl Stage {
         let asked = self.piece("careful").await;
         self.reaches(asked, Status::AwaitingSignal).await;
         let note = Note::by("ada").because("the customer has ordered twice");
-        self.engine
-            .cancel(asked, note)
-            .await
-            .expect("the cancel is requested");
+        let cancelled = self.client.admin().cancel(asked, note).await;
+        cancelled.expect("the cancel is requested");
         (team, asked)
     }
 }

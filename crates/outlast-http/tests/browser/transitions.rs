@@ -4,7 +4,7 @@ use crate::Visit;
 use crate::screens::pictures;
 use crate::stage::{Setting, Stage};
 use crate::tracked::{Parcel, Tracked};
-use outlast::prelude::*;
+use outlast::{Machine, Status};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -14,8 +14,7 @@ async fn the_history_of_a_machine_is_drawn_listed_and_stepped_through() {
     };
     let stage = Stage::sqlite(Setting::default()).await;
     let note = "<img src=x onerror=window.hit=1>".to_owned();
-    let inserted = stage.engine.insert(New::<Tracked>(Parcel::Pack { note }));
-    let id = inserted.await.unwrap().id().unwrap().get();
+    let id = stage.start(Tracked::with(Parcel::Pack { note })).await;
     stage.reaches(id, Status::AwaitingSignal).await;
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;

@@ -1,13 +1,15 @@
 //! A parent with a configurable join, and children with configurable behaviour, for the API tests
 //! and the browser tests.
 
+use outlast::machine::fail_with;
 use outlast::prelude::*;
+use outlast::store::{ClosePolicy, Joined};
+use outlast::{Fails, Outcome};
 
 /// Starts pieces of work, joins them as its plan says, and is done.
 pub(crate) struct Team;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Teamwork {
     Begin(Plan),
     Join,
@@ -36,12 +38,12 @@ impl Machine for Team {
     async fn step(&self, state: Teamwork, cx: &Context) -> StepResult<Self> {
         let plan = match state {
             Teamwork::Begin(plan) => plan,
-            Teamwork::Join => return Ok(Outcome::done(cx.joined())),
+            Teamwork::Join => return done(cx.joined()),
         };
         let policy = plan.on_close.unwrap_or_default();
         let children = plan.children.into_iter();
         let children =
-            children.map(|what| New::<Piece>(Work::Begin { what }).on_parent_close(policy));
+            children.map(|what| Piece::with(Work::Begin { what }).on_parent_close(policy));
         let mut pieces = fan_out(children);
         if plan.fail_fast {
             pieces = pieces.fail_fast();
@@ -58,7 +60,7 @@ impl Machine for Team {
         if plan.cancel_rest {
             pieces = pieces.cancel_rest();
         }
-        Ok(pieces.then(Teamwork::Join))
+        pieces.then(Teamwork::Join)
     }
 }
 
@@ -66,8 +68,7 @@ impl Machine for Team {
 /// it is terminated. When it is cancelled, `careful` waits for another signal before it ends.
 pub(crate) struct Piece;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Work {
     Begin { what: String },
     Finish { what: String },
@@ -75,19 +76,22 @@ pub(crate) enum Work {
 }
 
 /// The signal that `wait` waits for.
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Go {}
 
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
-
 /// The signal that a cancelled `careful` waits for before it ends.
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Undone {}
 
-impl Signal for Undone {
-    const NAME: &'static str = "undone";
+/// The error of a [`Piece`] that fails.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[error("it cannot be done")]
+pub(crate) struct CannotBeDone {
+    missing: Vec<String>,
+}
+
+impl Fails for Piece {
+    type Error = CannotBeDone;
 }
 
 impl Machine for Piece {
@@ -96,30 +100,28 @@ impl Machine for Piece {
     type Output = String;
 
     async fn step(&self, state: Work, _: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Work::Begin { what } => match what.as_str() {
-                "done" => Outcome::done(what),
-                "fail" => Outcome::fail("it cannot be done"),
+                "done" => done(what),
+                "fail" => fail_with(CannotBeDone {
+                    missing: vec!["screws".into()],
+                }),
                 "run" => std::future::pending().await,
-                _ => wait_for([Go::NAME])
-                    .timeout(Duration::from_secs(3600))
-                    .then(Work::Finish { what }),
+                _ => wait_for::<Go>().timeout(HOUR).then(Work::Finish { what }),
             },
-            Work::Finish { what } => Outcome::done(what),
-            Work::Undo => Outcome::cancelled("everything is undone"),
-        })
+            Work::Finish { what } => done(what),
+            Work::Undo => Ok(Outcome::cancelled("everything is undone")),
+        }
     }
 
     async fn on_cancel(&self, state: Work, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Work::Begin { what } | Work::Finish { what } if what == "careful" => {
-                wait_for([Undone::NAME])
-                    .timeout(Duration::from_secs(3600))
-                    .then(Work::Undo)
+                wait_for::<Undone>().timeout(HOUR).then(Work::Undo)
             }
             Work::Begin { .. } | Work::Finish { .. } | Work::Undo => {
-                Outcome::cancelled(cx.cancel_reason().unwrap_or_default())
+                Ok(Outcome::cancelled(cx.cancel_reason().unwrap_or_default()))
             }
-        })
+        }
     }
 }

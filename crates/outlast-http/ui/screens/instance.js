@@ -107,7 +107,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         // another one.
         hasHistory(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance)), h('div', { key: 'handled', class: 'stack' }, flow.handled(instance))],
         h('div', { key: 'halves', class: 'halves' },
-          h('div', { class: 'stack' }, facts(), errorCard(), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.result !== null && instance.result !== undefined && data('Result', instance.result)),
+          h('div', { class: 'stack' }, facts(), errorCard(), instance.status === 'failed' && result('Error value'), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.status !== 'failed' && result('Result')),
           h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closeActions.describe(), history())),
         hasHistory(instance) && [h('div', { key: 'states' }, flow.states()), h('div', { key: 'events' }, flow.list())]),
     ];
@@ -151,6 +151,12 @@ export function screen({ parts: [id], query, signal, draw }) {
     if (!instance.last_error) return null;
     return card(ENDED.has(instance.status) ? 'Error' : 'Last error', copyButton(instance.last_error),
       h('div', { class: 'body' }, h('pre', { class: 'well', key: instance.last_error, 'data-error': true, mounted: (element) => element.replaceChildren(...plainText(instance.last_error)) })));
+  }
+
+  /** What the instance ended with: its output when it is done, a value when it failed with one. */
+  function result(title) {
+    if (instance.result === null || instance.result === undefined) return null;
+    return data(title, instance.result);
   }
 
   function inbox() {

@@ -1,12 +1,12 @@
 //! Cancelling and terminating instances.
 
-use super::Client;
+use super::Admin;
 use outlast_core::{
     CancelAnswer, Extent, Hints, InstanceId, Note, QueueNames, Result, Status, Target,
     TerminateAnswer,
 };
 
-impl Client {
+impl Admin<'_> {
     /// Cancels an instance. Its machine decides how it ends.
     ///
     /// By default [`on_cancel`](crate::Machine::on_cancel) ends it as cancelled. A waiting
@@ -17,24 +17,24 @@ impl Client {
     /// else the latest instance that held it. That one is [already
     /// ended](CancelAnswer::AlreadyEnded), unless it released the key before its end.
     pub async fn cancel(&self, target: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
-        let ids = self.resolve(target.into()).await?.into_iter().collect();
+        let ids = self.client.resolve(target.into()).await?.into_iter().collect();
         let answers = self.cancel_all(ids, note).await?;
         Ok(answers.into_iter().next().unwrap_or(CancelAnswer::NotFound))
     }
 
-    /// Like [`cancel`](Client::cancel), for many instances at once.
+    /// Like [`cancel`](Admin::cancel), for many instances at once.
     pub async fn cancel_all(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<CancelAnswer>> {
         self.ask_to_end(ids, Extent::One, note).await
     }
 
-    /// Like [`cancel`](Client::cancel), for an instance and its descendants.
+    /// Like [`cancel`](Admin::cancel), for an instance and its descendants.
     ///
     /// The policies of the descendants do not matter. The answer is that of the instance. Engines
     /// with the maintenance role cancel the descendants afterwards, also when the instance has
-    /// finished. [`family`](Client::family) counts the affected instances.
-    /// [`close_actions`](Client::close_actions) lists the affected children of a parent.
+    /// finished. [`family`](Admin::family) counts the affected instances.
+    /// [`close_actions`](Admin::close_actions) lists the affected children of a parent.
     pub async fn cancel_tree(&self, root: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
-        let ids = self.resolve(root.into()).await?.into_iter().collect();
+        let ids = self.client.resolve(root.into()).await?.into_iter().collect();
         let answers = self.ask_to_end(ids, Extent::Tree, note).await?;
         Ok(answers.into_iter().next().unwrap_or(CancelAnswer::NotFound))
     }
@@ -42,13 +42,13 @@ impl Client {
     /// Ends an instance as cancelled now, in any status, without asking its machine.
     ///
     /// A running step is dropped where it awaits, with its outcome. A second call changes nothing.
-    /// Takes an id or `Machine::key(..)`, like [`cancel`](Client::cancel).
+    /// Takes an id or `Machine::key(..)`, like [`cancel`](Admin::cancel).
     pub async fn terminate(
         &self,
         target: impl Into<Target>,
         note: Note,
     ) -> Result<TerminateAnswer> {
-        let ids = self.resolve(target.into()).await?.into_iter().collect();
+        let ids = self.client.resolve(target.into()).await?.into_iter().collect();
         let answers = self.terminate_all(ids, note).await?;
         Ok(answers
             .into_iter()
@@ -56,7 +56,7 @@ impl Client {
             .unwrap_or(TerminateAnswer::NotFound))
     }
 
-    /// Like [`terminate`](Client::terminate), for many instances at once.
+    /// Like [`terminate`](Admin::terminate), for many instances at once.
     pub async fn terminate_all(
         &self,
         ids: Vec<InstanceId>,
@@ -65,15 +65,15 @@ impl Client {
         self.end(ids, Extent::One, note).await
     }
 
-    /// Like [`terminate`](Client::terminate), for an instance and its descendants.
+    /// Like [`terminate`](Admin::terminate), for an instance and its descendants.
     ///
-    /// See [`cancel_tree`](Client::cancel_tree).
+    /// See [`cancel_tree`](Admin::cancel_tree).
     pub async fn terminate_tree(
         &self,
         root: impl Into<Target>,
         note: Note,
     ) -> Result<TerminateAnswer> {
-        let ids = self.resolve(root.into()).await?.into_iter().collect();
+        let ids = self.client.resolve(root.into()).await?.into_iter().collect();
         let answers = self.end(ids, Extent::Tree, note).await?;
         Ok(answers
             .into_iter()
@@ -87,7 +87,7 @@ impl Client {
         extent: Extent,
         note: Note,
     ) -> Result<Vec<CancelAnswer>> {
-        let cancelled = self.store.cancel(ids.clone(), extent, note).await?;
+        let cancelled = self.client.store.cancel(ids.clone(), extent, note).await?;
         let mut hints = hints(cancelled.woken, cancelled.cascades);
         for (id, answer) in ids.into_iter().zip(&cancelled.answers) {
             match answer {
@@ -101,7 +101,7 @@ impl Client {
                 | CancelAnswer::NotFound => {}
             }
         }
-        self.hub.publish(&self.store, hints);
+        self.client.hub.publish(&self.client.store, hints);
         Ok(cancelled.answers)
     }
 
@@ -111,7 +111,7 @@ impl Client {
         extent: Extent,
         note: Note,
     ) -> Result<Vec<TerminateAnswer>> {
-        let terminated = self.store.terminate(ids.clone(), extent, note).await?;
+        let terminated = self.client.store.terminate(ids.clone(), extent, note).await?;
         let mut hints = hints(terminated.woken, terminated.cascades);
         for (id, answer) in ids.into_iter().zip(&terminated.answers) {
             match answer {
@@ -124,7 +124,7 @@ impl Client {
                 TerminateAnswer::AlreadyEnded(_) | TerminateAnswer::NotFound => {}
             }
         }
-        self.hub.publish(&self.store, hints);
+        self.client.hub.publish(&self.client.store, hints);
         Ok(terminated.answers)
     }
 }

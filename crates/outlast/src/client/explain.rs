@@ -1,6 +1,6 @@
 //! Explains why an instance is where it is, in one sentence.
 
-use super::Client;
+use super::Admin;
 use super::sentence::{Ahead, InstanceFacts, sentence};
 use crate::workflow::{BLOCKED, Waits};
 use outlast_core::{Filter, Instance, InstanceId, ListRequest, Result, Status, Timestamp};
@@ -11,7 +11,7 @@ const LINE_MAX: usize = 100;
 /// How many pages are read for them: a page reads a bounded part of the table.
 const LINE_PAGES_MAX: usize = 5;
 
-impl Client {
+impl Admin<'_> {
     /// Explains what the instance waits for and until when, in one sentence.
     ///
     /// The subject is the instance: `waits for signal payment_confirmed until 15:04:05 UTC (in 12
@@ -30,16 +30,16 @@ impl Client {
         self.explain_with(instance, waits).await
     }
 
-    /// Like [`explain`](Client::explain), with waits that the caller has read.
+    /// Like [`explain`](Admin::explain), with waits that the caller has read.
     ///
-    /// [`waits`](Client::waits) reads the waits of a workflow.
+    /// [`waits`](Admin::waits) reads the waits of a workflow.
     pub async fn explain_with(&self, instance: &Instance, waits: Option<Waits>) -> Result<String> {
         let around = self.around(instance).await?;
         Ok(sentence(instance, &InstanceFacts { waits, ..around }))
     }
 
     async fn around(&self, instance: &Instance) -> Result<InstanceFacts> {
-        let now = self.store.now().await?;
+        let now = self.client.store.now().await?;
         Ok(match instance.status {
             Status::Runnable if instance.held == Some(true) => InstanceFacts {
                 window: self.window_of(instance).await?,
@@ -47,11 +47,11 @@ impl Client {
             },
             Status::Runnable if instance.eligible_at <= now => self.due(instance, now).await?,
             Status::Runnable | Status::Executing => InstanceFacts {
-                workers: self.store.workers().await?,
+                workers: self.client.store.workers().await?,
                 ..InstanceFacts::at(now)
             },
             Status::AwaitingChildren => {
-                let rounds = self.store.rounds(instance.id).await?;
+                let rounds = self.client.store.rounds(instance.id).await?;
                 InstanceFacts {
                     round: rounds.into_iter().find(|it| it.round == instance.round),
                     ..InstanceFacts::at(now)
@@ -70,7 +70,7 @@ impl Client {
         let Some(parent) = instance.parent else {
             return Ok(None);
         };
-        let stored = self.store.get(parent.id).await?;
+        let stored = self.client.store.get(parent.id).await?;
         let barrier = stored.filter(|it| it.round == parent.round);
         Ok(barrier
             .and_then(|it| it.barrier)
@@ -79,14 +79,14 @@ impl Client {
 
     /// Reads what may keep a due instance from being claimed.
     async fn due(&self, instance: &Instance, now: Timestamp) -> Result<InstanceFacts> {
-        let queues = self.store.queues().await?;
+        let queues = self.client.store.queues().await?;
         let queue = queues.into_iter().find(|it| it.name == instance.queue);
         let is_paused = queue.as_ref().is_some_and(|queue| queue.paused);
         // A paused queue is reason enough, so the rest is not read.
         let (workers, ahead) = match is_paused {
             true => (Vec::new(), None),
             false => (
-                self.store.workers().await?,
+                self.client.store.workers().await?,
                 self.in_front_of(instance).await?,
             ),
         };
@@ -133,7 +133,7 @@ impl Client {
                 limit: limit - line.len(),
                 values: false,
             };
-            let page = self.store.list(request).await?;
+            let page = self.client.store.list(request).await?;
             line.extend(page.instances);
             before = page.next;
             if before.is_none() || line.len() >= limit {

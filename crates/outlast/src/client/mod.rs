@@ -3,62 +3,56 @@
 //! Applications and the HTTP API call it. It never runs a step.
 //!
 //! ```
-//! use outlast::prelude::*;
+//! use outlast::{Client, SignalError, Sqlite, prelude::*};
 //! # struct Checkout;
-//! # #[derive(Serialize, Deserialize)]
-//! # #[serde(tag = "step", content = "state", rename_all = "snake_case")]
-//! # enum Order { Start { number: u64 }, Ship }
+//! # #[steps] enum Order { Start { number: u64 }, Ship }
 //! # impl Machine for Checkout {
 //! #     const NAME: &'static str = "checkout";
 //! #     type State = Order;
 //! #     type Output = ();
-//! #     async fn step(&self, _: Order, _: &Context) -> StepResult<Self> { Ok(Outcome::done(())) }
+//! #     async fn step(&self, _: Order, _: &Context) -> StepResult<Self> { done(()) }
 //! # }
-//! # #[derive(Serialize, Deserialize)]
-//! # struct PaymentConfirmed { amount: u64 }
-//! # impl Signal for PaymentConfirmed { const NAME: &'static str = "payment_confirmed"; }
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A web node starts and signals instances; other nodes run the machines.
-//! let client = Client::new(Sqlite::in_memory()?);
-//!
-//! let order = New::<Checkout>(Order::Start { number: 42 }).key("order:42");
-//! match client.insert(order).await? {
-//!     Inserted::New(id) => println!("order {id}"),
-//!     Inserted::Duplicate { holder } => println!("there already: {holder:?}"),
+//! #[derive(Signal, Serialize, Deserialize)]
+//! struct Paid {
+//!     amount: u64,
 //! }
 //!
-//! let paid = PaymentConfirmed { amount: 100 };
-//! let delivery = client.signal(Checkout::key("order:42"), paid).dedup("evt-7").await?;
-//! assert!(matches!(delivery, Delivery::Delivered { .. }));
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> outlast::Result<()> {
+//! // A web node starts and signals instances; other nodes run the machines.
+//! let client = Client::new(Sqlite::in_memory()?);
+//! let order = client.start(Checkout::with(Order::Start { number: 42 }).key("order:42")).await?;
 //!
-//! // The same dedup key again is a duplicate. A key without a holder has no target.
-//! let paid = PaymentConfirmed { amount: 100 };
-//! let again = client.signal(Checkout::key("order:42"), paid).dedup("evt-7").await?;
-//! assert!(matches!(again, Delivery::Duplicate { .. }));
-//! let paid = PaymentConfirmed { amount: 100 };
-//! let nobody = client.signal(Checkout::key("order:43"), paid).await?;
-//! assert_eq!(nobody, Delivery::NoTarget);
+//! // A webhook knows the key alone. The same dedup key again is no second signal.
+//! let sent = client.signal(Checkout::key("order:42"), Paid { amount: 100 }).dedup("evt-7").await?;
+//! assert!(sent.is_new && sent.instance == order.id().get());
+//! let again = client.signal(Checkout::key("order:42"), Paid { amount: 100 }).dedup("evt-7").await?;
+//! assert!(!again.is_new);
+//!
+//! // A key without a holder is an error.
+//! let lost = client.signal(Checkout::key("order:43"), Paid { amount: 100 }).await;
+//! assert!(matches!(lost, Err(SignalError::NoTarget { .. })));
 //! # Ok(())
 //! # }
 //! ```
 
+mod definition;
 mod end_instances;
 mod explain;
 mod handle;
-mod insert;
 mod operations;
 mod queries;
 mod sentence;
 mod signals;
+mod start;
 mod tree;
 mod wait;
 
-pub use handle::Client;
-pub use insert::Inserted;
-pub use signals::{SignalledOrInserted, Signalling, SignallingOrInserting};
+pub use crate::definition::Address;
+pub use definition::{Admin, Client};
+pub use handle::{Handle, HistoryQuery, Outputting, Settling};
+pub use signals::{Sent, Signalling, SignallingOrStarting};
 pub use tree::{Tree, TreeLimits};
-pub use wait::Awaited;
 
-pub(crate) use handle::Backend;
+pub(crate) use definition::Backend;

@@ -1,6 +1,6 @@
 //! Queries. They never write.
 
-use super::Client;
+use super::{Admin, Client};
 use outlast_core::{
     Child, Count, Event, Family, Filter, Finding, HistoryRequest, Instance, InstanceId,
     ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, Rows, RunStats,
@@ -12,17 +12,14 @@ impl Client {
     /// Reads one instance, by its id or by `Machine::key(..)`; `None` when there is none.
     ///
     /// A key addresses its holder, or else the latest stored instance that held it.
-    pub async fn get(&self, target: impl Into<Target>) -> Result<Option<Instance>> {
+    pub async fn find(&self, target: impl Into<Target>) -> Result<Option<Instance>> {
         let found = match target.into() {
             Target::Id(id) => self.store.get(id).await?,
             Target::Key { machine, key } => self.store.find(&machine, &key).await?,
         };
-        let decode = |instance| self.coding.decode_instance(instance, "get");
+        let decode = |instance| self.coding.decode_instance(instance, "find");
         found.map(decode).transpose()
     }
-
-    // In an answer with several values, a codec refuses a changed value in its place, so that it
-    // does not hide the others. `docs/encryption.md` has the whole table.
 
     /// Reads a page of instances, newest first.
     ///
@@ -45,7 +42,11 @@ impl Client {
     pub async fn count(&self, filter: Filter) -> Result<Count> {
         self.store.count(filter).await
     }
+}
 
+// In an answer with several values, a codec refuses a changed value in its place, so that it does
+// not hide the others. `docs/encryption.md` has the whole table.
+impl Admin<'_> {
     /// Reads every stored child of an instance, of all rounds, oldest first.
     pub async fn children(&self, id: InstanceId) -> Result<Vec<Child>> {
         self.children_in(id, None).await
@@ -62,8 +63,8 @@ impl Client {
         let mut children: Vec<Child> = Vec::new();
         loop {
             let after = children.last().map(|child| child.id);
-            let mut page = self.store.children(id, round, after).await?;
-            self.coding
+            let mut page = self.client.store.children(id, round, after).await?;
+            self.client.coding
                 .decode_children(id, &mut page.rows, "children")?;
             children.extend(page.rows);
             if !page.more {
@@ -80,17 +81,17 @@ impl Client {
         id: InstanceId,
         after: Option<SignalId>,
     ) -> Result<Rows<SignalRow>> {
-        let mut signals = self.store.signals(id, after).await?;
+        let mut signals = self.client.store.signals(id, after).await?;
         // Only a payload that is bound to a key needs its target.
-        let target = match self.coding.needs_key(&signals.rows) {
-            true => self.store.get(id).await?,
+        let target = match self.client.coding.needs_key(&signals.rows) {
+            true => self.client.store.get(id).await?,
             false => None,
         };
         let key = target.as_ref().and_then(|it| {
             let key = it.correlation_key.as_deref()?;
             Some((it.machine.as_str(), key))
         });
-        self.coding
+        self.client.coding
             .decode_signals(&mut signals.rows, key, "signals")?;
         Ok(signals)
     }
@@ -102,11 +103,11 @@ impl Client {
     /// [`EventDetail`](crate::workflow::EventDetail) decodes them. [`Rows::more`] says whether
     /// more follow: a page with large data is shorter than its `max`.
     pub async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
-        let mut events = self.store.history(request).await?;
-        if !self.coding.is_none() && !events.is_empty() {
-            let found = self.store.get(request.id).await?;
+        let mut events = self.client.store.history(request).await?;
+        if !self.client.coding.is_none() && !events.is_empty() {
+            let found = self.client.store.get(request.id).await?;
             let machine = found.map(|instance| instance.machine).unwrap_or_default();
-            self.coding
+            self.client.coding
                 .decode_events(&machine, request.id, &mut events.rows, "history")?;
         }
         Ok(events)
@@ -114,14 +115,14 @@ impl Client {
 
     /// Reads the runs whose history is stored, in order. A machine with a history has one run.
     pub async fn histories(&self, id: impl Into<InstanceId>) -> Result<Vec<RunSummary>> {
-        self.store.histories(id.into()).await
+        self.client.store.histories(id.into()).await
     }
 
     /// Reads every queue that has work, is paused or is served by a live worker, by name.
     pub async fn queues(&self) -> Result<Vec<QueueSummary>> {
-        let mut queues = self.store.queues().await?;
-        let now = self.store.now().await?;
-        let workers = self.store.workers().await?;
+        let mut queues = self.client.store.queues().await?;
+        let now = self.client.store.now().await?;
+        let workers = self.client.store.workers().await?;
         let alive = workers.iter().filter(|it| it.lease_expires_at > now);
         for name in alive.flat_map(|worker| &worker.queues) {
             if !queues.iter().any(|queue| queue.name == *name) {
@@ -140,7 +141,7 @@ impl Client {
     /// mistyped.
     pub async fn missing_queue(&self, name: &str) -> Result<Option<Vec<String>>> {
         let mut names: Vec<String> = self.queues().await?.into_iter().map(|it| it.name).collect();
-        let workers = self.store.workers().await?;
+        let workers = self.client.store.workers().await?;
         let offers = workers.iter().flat_map(|worker| &worker.machines);
         names.extend(offers.map(|offer| offer.queue.clone()));
         names.push("default".to_owned());
@@ -164,17 +165,17 @@ impl Client {
             limit: 1,
             ..ListRequest::default()
         };
-        Ok(!self.store.list(request).await?.instances.is_empty())
+        Ok(!self.client.store.list(request).await?.instances.is_empty())
     }
 
     /// Reads every registered worker.
     pub async fn workers(&self) -> Result<Vec<Worker>> {
-        self.store.workers().await
+        self.client.store.workers().await
     }
 
     /// Reads the recorded operations, newest first: of one instance, or all.
     pub async fn operations(&self, instance: Option<InstanceId>) -> Result<Vec<Operation>> {
-        self.store.operations(instance).await
+        self.client.store.operations(instance).await
     }
 
     /// Reads a page of the operations that an instance caused on its children, after `after`.
@@ -186,16 +187,16 @@ impl Client {
         parent: InstanceId,
         after: Option<OperationId>,
     ) -> Result<Vec<Operation>> {
-        self.store.close_actions(parent, after).await
+        self.client.store.close_actions(parent, after).await
     }
 
     /// Counts an instance and its descendants by status; `None` when there is no such instance.
     ///
-    /// These are the instances that [`cancel_tree`](Client::cancel_tree) and
-    /// [`terminate_tree`](Client::terminate_tree) would affect. Counts up to
+    /// These are the instances that [`cancel_tree`](Admin::cancel_tree) and
+    /// [`terminate_tree`](Admin::terminate_tree) would affect. Counts up to
     /// [`COUNT_MAX`](outlast_core::limits::COUNT_MAX) in all.
     pub async fn family(&self, id: impl Into<InstanceId>) -> Result<Option<Family>> {
-        self.store.family(id.into()).await
+        self.client.store.family(id.into()).await
     }
 
     /// Counts the children of an instance by round and status, in the order of the rounds.
@@ -203,7 +204,7 @@ impl Client {
     /// Counts up to [`COUNT_MAX`](outlast_core::limits::COUNT_MAX) children in all, the newest
     /// rounds first.
     pub async fn rounds(&self, id: InstanceId) -> Result<Vec<RoundSummary>> {
-        self.store.rounds(id).await
+        self.client.store.rounds(id).await
     }
 
     /// Counts a slice of all instances, in the order of their ids, by machine, step and status.
@@ -211,7 +212,7 @@ impl Client {
     /// [`StepCounts::next`] starts the next slice. The slices up to a `next` of `None` add up to
     /// the whole table.
     pub async fn count_by_step(&self, request: StepCountRequest) -> Result<StepCounts> {
-        self.store.count_by_step(request).await
+        self.client.store.count_by_step(request).await
     }
 
     /// Reads run counts and start delays of all engines since `since`, by the minute.
@@ -219,7 +220,7 @@ impl Client {
     /// They are kept for a day and are a few seconds old. The counts of the last seconds before a
     /// crash are missing.
     pub async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
-        self.store.run_stats(since).await
+        self.client.store.run_stats(since).await
     }
 
     /// Checks the database: settings, space, old snapshots.
@@ -228,7 +229,7 @@ impl Client {
     ///
     /// It runs many queries, so call it rarely.
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.store.doctor().await
+        self.client.store.doctor().await
     }
 
     /// Checks whether the database accepts writes now.
@@ -237,12 +238,12 @@ impl Client {
     ///
     /// Each call writes, so reuse an answer for some seconds.
     pub async fn check_writes(&self) -> Result<WriteCheck> {
-        self.store.check_writes().await
+        self.client.store.check_writes().await
     }
 
     /// Reads the current time of the database.
     pub async fn now(&self) -> Result<Timestamp> {
-        self.store.now().await
+        self.client.store.now().await
     }
 }
 

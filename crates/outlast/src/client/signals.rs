@@ -1,25 +1,26 @@
 //! Sending signals.
 
-use super::Client;
-use crate::machine::{Id, Machine, New, Signal};
+use super::{Admin, Client, Handle};
+use crate::definition::{Durable, New};
+use crate::error::SignalError;
+use crate::machine::Signal;
 use crate::metrics;
 use futures_util::future::BoxFuture;
 use outlast_core::{
     Delivered, Delivery, InstanceId, Invalid, NewSignal, Result, SignalOrInsert, Target,
 };
-use std::fmt;
 use std::marker::PhantomData;
 
 impl Client {
     /// Sends a signal to an instance, by its id or by `Machine::key(..)`: await it.
     ///
-    /// Set a dedup key if it may be sent again:
+    /// An instance that has ended, or a key that nobody holds, is a [`SignalError`]. Set a dedup
+    /// key if the signal may be sent again:
     ///
     /// ```
-    /// # use outlast::prelude::*;
-    /// # #[derive(Serialize, Deserialize)] struct Approved;
-    /// # impl Signal for Approved { const NAME: &'static str = "approved"; }
-    /// # async fn send(client: Client, id: InstanceId) -> Result<(), outlast::Error> {
+    /// # use outlast::{Client, InstanceId, prelude::*};
+    /// # #[derive(Signal, Serialize, Deserialize)] struct Approved;
+    /// # async fn send(client: Client, id: InstanceId) -> outlast::Result<()> {
     /// client.signal(id, Approved).dedup("webhook-1234").await?;
     /// # Ok(())
     /// # }
@@ -48,25 +49,6 @@ impl Client {
         encoded.map_err(|unwritable| unwritable.during("signal", place))
     }
 
-    /// Sends untyped signals, in order.
-    ///
-    /// At most [`BATCH_MAX`](outlast_core::limits::BATCH_MAX) at once.
-    ///
-    /// Signals that were [prepared](Client::prepare_signal) with this client's codec are sent
-    /// unchanged.
-    pub async fn signal_rows(&self, mut signals: Vec<NewSignal>) -> Result<Vec<Delivery>> {
-        if !self.coding.is_none() {
-            let encoded = signals.into_iter().enumerate().map(|(position, signal)| {
-                self.encode_signal(signal, Some(&format!("signal {position}")))
-            });
-            signals = encoded.collect::<Result<Vec<_>>>()?;
-        }
-        let delivered = self.deliver(signals).await?;
-        self.publish(delivered.woken);
-        delivered.answers.iter().for_each(metrics::signalled);
-        Ok(delivered.answers)
-    }
-
     /// Delivers one transaction.
     ///
     /// An instance that a single signal wakes may go straight into a free slot of an engine in
@@ -81,30 +63,52 @@ impl Client {
         self.store.deliver(signals, None).await
     }
 
-    /// Sends a signal to the holder of the key of `new`, or starts `new` with it.
+    /// Sends a signal to the holder of the key of `new`, or starts `new` with it: await it.
     ///
     /// A new instance has the signal in its inbox. It is one transaction. `new` needs a
     /// [`key`](New::key).
-    pub fn signal_or_insert<M: Machine, S: Signal>(
+    pub fn signal_or_start<D: Durable, S: Signal>(
         &self,
-        new: New<M>,
+        new: New<D>,
         signal: S,
-    ) -> SignallingOrInserting<'_, M> {
-        let request = self.prepare(new).and_then(|row| {
+    ) -> SignallingOrStarting<'_, D> {
+        let operation = "signal_or_start";
+        let request = self.prepare_during(new, operation).and_then(|row| {
             Ok(SignalOrInsert {
                 row,
                 name: S::NAME.to_owned(),
                 payload: signal
                     .payload()
-                    .map_err(|invalid| invalid.during("signal"))?,
+                    .map_err(|invalid| invalid.during(operation))?,
                 dedup_key: None,
             })
         });
-        SignallingOrInserting {
+        SignallingOrStarting {
             client: self,
             request,
-            machine: PhantomData,
+            definition: PhantomData,
         }
+    }
+}
+
+impl Admin<'_> {
+    /// Sends untyped signals, in order.
+    ///
+    /// At most [`BATCH_MAX`](outlast_core::limits::BATCH_MAX) at once.
+    ///
+    /// Signals that were [prepared](Client::prepare_signal) with this client's codec are sent
+    /// unchanged.
+    pub async fn signal_rows(&self, mut signals: Vec<NewSignal>) -> Result<Vec<Delivery>> {
+        if !self.client.coding.is_none() {
+            let encoded = signals.into_iter().enumerate().map(|(position, signal)| {
+                self.client.encode_signal(signal, Some(&format!("signal {position}")))
+            });
+            signals = encoded.collect::<Result<Vec<_>>>()?;
+        }
+        let delivered = self.client.deliver(signals).await?;
+        self.client.publish(delivered.woken);
+        delivered.answers.iter().for_each(metrics::signalled);
+        Ok(delivered.answers)
     }
 }
 
@@ -127,27 +131,55 @@ impl Signalling<'_> {
 }
 
 impl<'a> IntoFuture for Signalling<'a> {
-    type Output = Result<Delivery>;
-    type IntoFuture = BoxFuture<'a, Result<Delivery>>;
+    type Output = Result<Sent, SignalError>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let signal = self.signal.map_err(|invalid| invalid.during("signal"))?;
-            let answers = self.client.signal_rows(vec![signal]).await?;
-            Ok(answers.into_iter().next().unwrap_or(Delivery::NoTarget))
+            let name = signal.name.clone();
+            let answers = self.client.admin().signal_rows(vec![signal]).await?;
+            let delivery = answers.into_iter().next().unwrap_or(Delivery::NoTarget);
+            Sent::read(delivery, name)
         })
+    }
+}
+
+/// A delivered signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The instance that the signal went to.
+    pub instance: InstanceId,
+    /// Whether the signal is new; false when one with the same dedup key was delivered before.
+    pub is_new: bool,
+}
+
+impl Sent {
+    fn read(delivery: Delivery, signal: String) -> Result<Sent, SignalError> {
+        match delivery {
+            Delivery::Delivered { instance, .. } => Ok(Sent {
+                instance,
+                is_new: true,
+            }),
+            Delivery::Duplicate { instance } => Ok(Sent {
+                instance,
+                is_new: false,
+            }),
+            Delivery::NoTarget => Err(SignalError::NoTarget { signal }),
+            Delivery::InboxFull { instance } => Err(SignalError::InboxFull { signal, instance }),
+        }
     }
 }
 
 /// A signal that starts its target if there is none: await it.
 #[must_use = "a signal is sent when it is awaited"]
-pub struct SignallingOrInserting<'a, M> {
+pub struct SignallingOrStarting<'a, D> {
     client: &'a Client,
     request: Result<SignalOrInsert>,
-    machine: PhantomData<fn() -> M>,
+    definition: PhantomData<fn() -> D>,
 }
 
-impl<M> SignallingOrInserting<'_, M> {
+impl<D> SignallingOrStarting<'_, D> {
     /// Sets the dedup key.
     ///
     /// The signal is delivered at most once under it, while the instance is stored.
@@ -159,58 +191,26 @@ impl<M> SignallingOrInserting<'_, M> {
     }
 }
 
-/// The result of a signal that may start its target.
-pub enum SignalledOrInserted<M> {
-    /// No instance held the key: this one was started, with the signal in its inbox.
-    Inserted(Id<M>),
-    /// An instance held the key; this is the delivery to it.
-    Signalled(Delivery),
-}
-
-impl<M> SignalledOrInserted<M> {
-    /// Returns the instance that the signal is for, if there is one.
-    pub fn id(&self) -> Option<Id<M>> {
-        let holder: InstanceId = match self {
-            SignalledOrInserted::Inserted(id) => return Some(*id),
-            SignalledOrInserted::Signalled(delivery) => match delivery {
-                Delivery::Delivered { instance, .. }
-                | Delivery::Duplicate { instance }
-                | Delivery::InboxFull { instance } => *instance,
-                Delivery::NoTarget => return None,
-            },
-        };
-        Some(Id::of(holder))
-    }
-}
-
-// Implemented by hand: `M` need not implement `Debug`.
-impl<M> fmt::Debug for SignalledOrInserted<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SignalledOrInserted::Inserted(id) => f.debug_tuple("Inserted").field(id).finish(),
-            SignalledOrInserted::Signalled(delivery) => {
-                f.debug_tuple("Signalled").field(delivery).finish()
-            }
-        }
-    }
-}
-
-impl<'a, M: Machine> IntoFuture for SignallingOrInserting<'a, M> {
-    type Output = Result<SignalledOrInserted<M>>;
+impl<'a, D: Durable> IntoFuture for SignallingOrStarting<'a, D> {
+    type Output = Result<Handle<D>, SignalError>;
     type IntoFuture = BoxFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             // Encodes here, because the encoding includes the dedup key, which is known only now.
             let encoded = self.client.coding.encode_signal_or_insert(self.request?);
-            let request = encoded.map_err(|unwritable| unwritable.during("signal", None))?;
+            let request = encoded.map_err(|unwritable| unwritable.during("signal_or_start", None))?;
+            let name = request.name.clone();
+            let correlation = request.row.correlation.as_ref();
+            let key = correlation.map(|it| it.key.clone());
             let answer = self.client.store.signal_or_insert(request).await?;
             self.client.publish(answer.woken);
             metrics::signalled(&answer.delivery);
-            Ok(match answer.inserted {
-                Some(id) => SignalledOrInserted::Inserted(Id::of(id)),
-                None => SignalledOrInserted::Signalled(answer.delivery),
-            })
+            let (id, is_new) = match answer.inserted {
+                Some(id) => (id, true),
+                None => (Sent::read(answer.delivery, name)?.instance, false),
+            };
+            Ok(Handle::new(self.client.clone(), id, key, is_new))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! An instance with its descendants.
 
-use super::Client;
+use super::Admin;
 use outlast_core::limits::PAGE_MAX;
 use outlast_core::{Filter, Instance, InstanceId, ListRequest, Result, RoundSummary};
 use std::pin::Pin;
@@ -48,7 +48,7 @@ impl Default for TreeLimits {
     }
 }
 
-impl Client {
+impl Admin<'_> {
     /// Reads an instance and its descendants, within `limits`.
     ///
     /// `None` when there is no such instance.
@@ -59,7 +59,7 @@ impl Client {
         id: impl Into<InstanceId>,
         limits: TreeLimits,
     ) -> Result<Option<Tree>> {
-        let Some(root) = self.get(id.into()).await? else {
+        let Some(root) = self.client.find(id.into()).await? else {
             return Ok(None);
         };
         let mut left = limits.members.saturating_sub(1);
@@ -114,7 +114,7 @@ impl Client {
             limit,
             values: false,
         };
-        let mut children = self.list(request).await?.instances;
+        let mut children = self.client.list(request).await?.instances;
         children.reverse();
         Ok(children)
     }

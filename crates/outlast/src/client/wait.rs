@@ -1,9 +1,9 @@
 //! Waiting for an instance, from any node.
 
-use super::{Client, Inserted};
+use super::{Admin, Client};
 use crate::error::WaitError;
 use crate::hub::InstanceWatch;
-use crate::machine::{Id, Key, Machine};
+use crate::definition::Durable;
 use outlast_core::{Instance, InstanceId, Invalid, Json, Revision, Status, Target};
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,76 +14,37 @@ use tokio::time::Instant;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// An instance of `M` to wait for: an [`Id`], a [`Key`], or the answer of an insert.
-pub struct Awaited<M> {
-    target: Option<Target>,
-    machine: std::marker::PhantomData<fn() -> M>,
-}
-
-impl<M> Awaited<M> {
-    fn new(target: Option<Target>) -> Awaited<M> {
-        Awaited {
-            target,
-            machine: std::marker::PhantomData,
-        }
-    }
-
-    pub(crate) fn target(self) -> Option<Target> {
-        self.target
-    }
-}
-
-impl<M> From<Id<M>> for Awaited<M> {
-    fn from(id: Id<M>) -> Awaited<M> {
-        Awaited::new(Some(id.into()))
-    }
-}
-
-impl<M: Machine> From<Key<M>> for Awaited<M> {
-    fn from(key: Key<M>) -> Awaited<M> {
-        Awaited::new(Some(key.into()))
-    }
-}
-
-impl<M> From<Inserted<M>> for Awaited<M> {
-    fn from(inserted: Inserted<M>) -> Awaited<M> {
-        Awaited::new(inserted.id().map(Into::into))
-    }
-}
-
 impl Client {
     /// Waits until the instance has finished, at most this long, and returns its output.
-    ///
-    /// A failed or cancelled instance is a [`WaitError::Ended`]. A timeout is a
-    /// [`WaitError::TimedOut`] with the instance, which continues. An id of another machine is a
-    /// [`WaitError::OtherMachine`].
-    ///
-    /// A key is looked up once, when the wait begins: the holder, or else the latest instance that
-    /// held it. The wait ignores an instance that takes the key later.
-    pub async fn wait<M: Machine>(
+    pub(super) async fn wait_output<D: Durable>(
         &self,
-        awaited: impl Into<Awaited<M>>,
+        id: InstanceId,
         at_most: Duration,
-    ) -> Result<M::Output, WaitError> {
-        let target = awaited.into().target().ok_or(WaitError::NotFound)?;
-        let id = self.id_of(target).await?;
+    ) -> Result<D::Output, WaitError> {
         let is_ended = Status::is_terminal;
         let seen = self.look_until(
             id,
             at_most,
-            Some(M::NAME),
+            Some(D::NAME),
             is_ended,
             InstanceWatch::end_after,
         );
-        match seen.await? {
+        let seen = match seen.await {
+            Err(WaitError::TimedOut { instance, .. }) => {
+                let why = self.admin().explain(&instance).await.ok();
+                return Err(WaitError::TimedOut { instance, why });
+            }
+            seen => seen?,
+        };
+        match seen {
             WaitEnd::Reported(end) => {
                 let result = end.result;
-                let result = result.map(|result| self.coding.decode_result(M::NAME, id, result));
+                let result = result.map(|result| self.coding.decode_result(D::NAME, id, result));
                 let reason = end.reason;
-                let reason = reason.map(|reason| self.coding.decode_reason(M::NAME, id, reason));
-                output::<M>(id, end.status, result.transpose()?, reason.transpose()?)
+                let reason = reason.map(|reason| self.coding.decode_reason(D::NAME, id, reason));
+                output::<D>(id, end.status, result.transpose()?, reason.transpose()?)
             }
-            WaitEnd::Stored(it) => output::<M>(id, it.status, it.result, it.last_error),
+            WaitEnd::Stored(it) => output::<D>(id, it.status, it.result, it.last_error),
         }
     }
 
@@ -93,38 +54,6 @@ impl Client {
     /// its lease.
     pub async fn flush_hints(&self) {
         self.hub.flushed().await;
-    }
-
-    /// Waits until the instance has finished, successfully or not, at most this long.
-    ///
-    /// A key is looked up once, as by [`wait`](Client::wait).
-    pub async fn wait_ended(
-        &self,
-        target: impl Into<Target>,
-        at_most: Duration,
-    ) -> Result<Instance, WaitError> {
-        self.wait_until(target.into(), at_most, Status::is_terminal)
-            .await
-    }
-
-    /// Waits until the instance has finished or parked, at most this long.
-    ///
-    /// A parked instance changes only after a signal, a child or its deadline.
-    pub async fn wait_settled(
-        &self,
-        target: impl Into<Target>,
-        at_most: Duration,
-    ) -> Result<Instance, WaitError> {
-        self.wait_until(target.into(), at_most, |status| match status {
-            Status::Runnable | Status::Executing => false,
-            Status::AwaitingSignal
-            | Status::Sleeping
-            | Status::AwaitingChildren
-            | Status::Done
-            | Status::Failed
-            | Status::Cancelled => true,
-        })
-        .await
     }
 
     async fn wait_until(
@@ -173,7 +102,10 @@ impl Client {
                     }
                     if Instant::now() >= deadline {
                         let instance = self.coding.decode_instance(instance, "wait")?;
-                        return Err(WaitError::TimedOut(Box::new(instance)));
+                        return Err(WaitError::TimedOut {
+                            instance: Box::new(instance),
+                            why: None,
+                        });
                     }
                     instance.revision
                 }
@@ -207,6 +139,40 @@ impl Client {
     }
 }
 
+impl Admin<'_> {
+    /// Waits until the instance has finished, successfully or not, at most this long.
+    ///
+    /// A key is looked up once: the holder, or else the latest instance that held it.
+    pub async fn wait_ended(
+        &self,
+        target: impl Into<Target>,
+        at_most: Duration,
+    ) -> Result<Instance, WaitError> {
+        self.client.wait_until(target.into(), at_most, Status::is_terminal)
+            .await
+    }
+
+    /// Waits until the instance has finished or parked, at most this long.
+    ///
+    /// A parked instance changes only after a signal, a child or its deadline.
+    pub async fn wait_settled(
+        &self,
+        target: impl Into<Target>,
+        at_most: Duration,
+    ) -> Result<Instance, WaitError> {
+        self.client.wait_until(target.into(), at_most, |status| match status {
+            Status::Runnable | Status::Executing => false,
+            Status::AwaitingSignal
+            | Status::Sleeping
+            | Status::AwaitingChildren
+            | Status::Done
+            | Status::Failed
+            | Status::Cancelled => true,
+        })
+        .await
+    }
+}
+
 fn check_machine(
     id: InstanceId,
     expected: Option<&'static str>,
@@ -230,12 +196,12 @@ enum WaitEnd<T> {
     Reported(T),
 }
 
-fn output<M: Machine>(
+fn output<D: Durable>(
     id: InstanceId,
     status: Status,
     result: Option<Json>,
     reason: Option<String>,
-) -> Result<M::Output, WaitError> {
+) -> Result<D::Output, WaitError> {
     match (status, result) {
         (Status::Done, Some(result)) => result
             .decode()
@@ -244,6 +210,11 @@ fn output<M: Machine>(
                 None => invalid,
             })
             .map_err(|invalid| WaitError::Result { id, invalid }),
-        (status, _) => Err(WaitError::Ended { id, status, reason }),
+        (status, value) => Err(WaitError::Ended {
+            id,
+            status,
+            reason,
+            value: value.map(|value| (D::NAME.to_owned(), value)),
+        }),
     }
 }

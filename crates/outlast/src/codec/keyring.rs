@@ -18,7 +18,7 @@ const NONCE_BYTES: usize = 24;
 /// ```
 /// use outlast::codec::Keyring;
 ///
-/// # fn main() -> Result<(), outlast::Invalid> {
+/// # fn main() -> outlast::Result<()> {
 /// # let (new_key, old_key) = ([1; 32], [2; 32]);
 /// let keys = Keyring::new("2026-11", &new_key)?.and("2026-05", &old_key)?;
 /// assert!(Keyring::new("2026-11", b"too short").is_err());

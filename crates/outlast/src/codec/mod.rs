@@ -10,19 +10,12 @@
     doc = r#"```
 use outlast::codec::Keyring;
 use outlast::prelude::*;
-# struct Checkout;
-# #[derive(Serialize, Deserialize)]
-# #[serde(tag = "step", content = "state", rename_all = "snake_case")]
-# enum Order { Start { card: String } }
-# impl Machine for Checkout {
-#     const NAME: &'static str = "checkout";
-#     type State = Order;
-#     type Output = String;
-#     async fn step(&self, state: Order, _: &Context) -> StepResult<Self> {
-#         let Order::Start { card } = state;
-#         Ok(Outcome::done(card))
-#     }
-# }
+use outlast::{Client, Sqlite};
+
+#[job]
+async fn charge(card: String) -> std::io::Result<String> {
+    Ok(format!("charged {card}"))
+}
 
 # #[tokio::main(flavor = "current_thread")]
 # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,20 +23,14 @@ use outlast::prelude::*;
 // The first key writes, all keys read.
 let keys = Keyring::new("2026-11", &new_key)?.and("2026-05", &old_key)?;
 let store = Sqlite::in_memory()?;
-let engine = Engine::builder(store.clone())
-    .codec(keys)
-    .machine(Checkout)
-    .queue("default", 10)
-    .start()
-    .await?;
-let order = New::<Checkout>(Order::Start { card: "4111".into() });
-let id = engine.insert(order).await?.id().ok_or("its key is free")?;
-assert_eq!(engine.wait(id, Duration::from_secs(10)).await?, "4111");
+let engine = Engine::builder(store.clone()).codec(keys).register(charge).start().await?;
+let charged = engine.start(charge::with("4111".into())).await?;
+assert_eq!(charged.output().await?, "charged 4111");
 
 // A client without the key sees only that there is a value.
-let stored = Client::new(store).get(id).await?.ok_or("it is stored")?;
+let stored = Client::new(store).find(charged.id()).await?.ok_or("it is stored")?;
 assert!(stored.state.as_encoded().is_some_and(|it| it.starts_with("2:-:2026-11:")));
-# engine.shutdown().await;
+# engine.shutdown().await?;
 # Ok(())
 # }
 ```"#

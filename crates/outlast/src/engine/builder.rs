@@ -8,22 +8,64 @@ use super::node::Node;
 use super::running::Engine;
 use crate::client::Client;
 use crate::codec::Codec;
+use crate::definition::{Provided, Register};
 use crate::error::SetupError;
-use crate::machine::{Machine, Registered, Registry};
+use crate::machine::{Registered, Registry};
 use crate::trace::Propagator;
-use crate::workflow::Workflow;
 use outlast_core::limits;
-use outlast_core::{Inspect, Invalid, Store};
+use outlast_core::{Inspect, Invalid, MachineVersion, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Builds an engine; created by [`Engine::builder`].
+/// How many steps of a queue run at a time, unless `queue` sets another number.
+const DEFAULT_CONCURRENCY: usize = 100;
+
+/// Builds an engine; created by [`Engine::sqlite`], [`Engine::postgres`] and [`Engine::builder`].
 #[must_use = "an engine runs when it is started"]
 pub struct EngineBuilder {
     client: Client,
     settings: Settings,
-    machines: Vec<Result<Registered, SetupError>>,
+    definitions: Definitions,
+    only_named_queues: bool,
+}
+
+/// What an engine is given to run, before it is checked.
+#[derive(Default)]
+pub(crate) struct Definitions {
+    pub(crate) registered: Vec<Result<Registered, SetupError>>,
+    provided: Provided,
+    provided_twice: Option<SetupError>,
+}
+
+impl Definitions {
+    pub(crate) fn register<K>(&mut self, definition: impl Register<K>) {
+        self.registered.push(definition.registration().0);
+    }
+
+    pub(crate) fn provide<T: Send + Sync + 'static>(&mut self, value: T) {
+        if let Err(type_name) = self.provided.add(value) {
+            self.provided_twice = Some(SetupError::ProvidedTwice { type_name });
+        }
+    }
+
+    /// Checks that each name is registered once, and that all values are there.
+    fn checked(self) -> Result<(Registry, Provided), SetupError> {
+        let mut registry = Registry::default();
+        for registered in self.registered {
+            registry.add(registered?)?;
+        }
+        if let Some(twice) = self.provided_twice {
+            return Err(twice);
+        }
+        for registered in registry.iter() {
+            if let Some(missing) = registered.missing(&self.provided) {
+                let definition = MachineVersion::new(registered.name, registered.version);
+                return Err(SetupError::MissingData { definition, missing });
+            }
+        }
+        Ok((registry, self.provided))
+    }
 }
 
 /// The settings that the loops of an engine read.
@@ -112,25 +154,40 @@ impl EngineBuilder {
         EngineBuilder {
             client: Client::new(store),
             settings: Settings::default(),
-            machines: Vec::new(),
+            definitions: Definitions::default(),
+            only_named_queues: false,
         }
     }
 
-    /// Runs this machine or job. Several versions of one machine can be registered.
-    pub fn machine<M: Machine>(mut self, machine: M) -> EngineBuilder {
-        self.machines.push(Registered::new(machine));
+    /// Runs this machine, job or workflow. Several versions of one can be registered.
+    pub fn register<K>(mut self, definition: impl Register<K>) -> EngineBuilder {
+        self.definitions.register(definition);
         self
     }
 
-    /// Runs this workflow.
-    pub fn workflow<W: Workflow>(mut self, workflow: W) -> EngineBuilder {
-        self.machines.push(Registered::workflow(workflow));
+    /// Provides a value that code takes by its type, as [`Data<T>`](crate::Data).
+    ///
+    /// Functions with [`#[job]`](crate::job) and [`#[workflow]`](crate::workflow) take it as a
+    /// parameter. [`start`](EngineBuilder::start) fails when one of their types is missing.
+    pub fn provide<T: Send + Sync + 'static>(mut self, value: T) -> EngineBuilder {
+        self.definitions.provide(value);
         self
     }
 
-    /// Takes work from this queue and runs at most `concurrency` of its steps at a time.
+    /// Runs at most `concurrency` steps of this queue at a time.
+    ///
+    /// A worker serves the queue `default`, the queues of everything it has registered, and the
+    /// queues that are named here. Default: 100 steps at a time for each.
     pub fn queue(mut self, queue: impl Into<String>, concurrency: usize) -> EngineBuilder {
         self.settings.queues.insert(queue.into(), concurrency);
+        self
+    }
+
+    /// Serves only the queues that [`queue`](EngineBuilder::queue) names.
+    ///
+    /// Another worker must serve the others.
+    pub fn only_named_queues(mut self) -> EngineBuilder {
+        self.only_named_queues = true;
         self
     }
 
@@ -237,8 +294,16 @@ impl EngineBuilder {
 
     /// Validates the settings, registers the worker and starts the loops.
     pub async fn start(self) -> Result<Engine, SetupError> {
-        let node = assemble(self.client, self.settings, self.machines, None)?;
-        Engine::start(Arc::new(node)).await
+        let mut settings = self.settings;
+        if !self.only_named_queues {
+            let registered = self.definitions.registered.iter().flatten();
+            for queue in registered.map(Registered::queue).chain(["default"]) {
+                let queues = &mut settings.queues;
+                queues.entry(queue.to_owned()).or_insert(DEFAULT_CONCURRENCY);
+            }
+        }
+        let node = assemble(self.client, settings, self.definitions, None)?;
+        Engine::run(Arc::new(node)).await
     }
 }
 
@@ -246,14 +311,11 @@ impl EngineBuilder {
 pub(crate) fn assemble(
     client: Client,
     settings: Settings,
-    machines: Vec<Result<Registered, SetupError>>,
+    definitions: Definitions,
     fault: Option<Fault>,
 ) -> Result<Node, SetupError> {
     refuse_aborting_panics(cfg!(panic = "abort"))?;
-    let mut registry = Registry::default();
-    for machine in machines {
-        registry.add(machine?)?;
-    }
+    let (registry, provided) = definitions.checked()?;
     if settings.roles.worker && registry.is_empty() {
         return Err(SetupError::NoMachines);
     }
@@ -261,7 +323,7 @@ pub(crate) fn assemble(
         return Err(SetupError::NoQueues);
     }
     check(&settings).map_err(SetupError::Setting)?;
-    Ok(Node::new(client, settings, registry, fault))
+    Ok(Node::new(client, settings, registry, provided, fault))
 }
 
 fn refuse_aborting_panics(panics_abort: bool) -> Result<(), SetupError> {

@@ -513,6 +513,7 @@ impl Executor {
             covered: held.covered(),
             cancel_flag,
             stopping: self.node.stop.working.clone(),
+            provided: self.node.provided.clone(),
         };
         Context::new(claim, surroundings)
     }

@@ -2,34 +2,27 @@
 //!
 //! ```
 //! use outlast::prelude::*;
-//! # struct Hello;
-//! # #[derive(Serialize, Deserialize)]
-//! # #[serde(tag = "step", content = "state", rename_all = "snake_case")]
-//! # enum Greeting { Say }
-//! # impl Machine for Hello {
-//! #     const NAME: &'static str = "hello";
-//! #     type State = Greeting;
-//! #     type Output = String;
-//! #     async fn step(&self, _: Greeting, _: &Context) -> StepResult<Self> { Ok(Outcome::done("hello".into())) }
-//! # }
+//!
+//! #[job(queue = "mail")]
+//! async fn greet(name: String) -> std::io::Result<String> {
+//!     Ok(format!("Hello {name}"))
+//! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let engine = Engine::builder(Sqlite::in_memory()?)
-//!     .machine(Hello)
-//!     .queue("default", 100)                 // at most 100 steps at a time
-//!     .queue("mail", 5)
-//!     .lease(Duration::from_secs(30))        // how long a dead worker's steps wait
-//!     .retention(Duration::from_secs(86_400)) // how long ended instances are kept
+//! # async fn main() -> outlast::Result<()> {
+//! let engine = Engine::sqlite_in_memory()?
+//!     .register(greet)
+//!     .queue("mail", 5)   // at most 5 steps at a time; other queues: 100
+//!     .lease(MINUTE)      // how long the steps of a killed process wait
+//!     .retention(DAY)     // how long finished instances are kept
 //!     .start()
 //!     .await?;
 //!
-//! let id = engine.insert(New::<Hello>(Greeting::Say)).await?;
-//! assert_eq!(engine.wait(id, Duration::from_secs(10)).await?, "hello");
+//! let greeting = engine.start(greet::with("Ada".into())).await?;
+//! assert_eq!(greeting.output().timeout(MINUTE).await?, "Hello Ada");
 //!
 //! // On SIGTERM: no new claims, running steps get their grace, the worker is gone.
-//! engine.shutdown().await;
-//! # Ok(())
+//! engine.shutdown().await
 //! # }
 //! ```
 //!
@@ -84,9 +77,11 @@ mod unserved_queues;
 mod watchdog;
 
 pub use builder::{EngineBuilder, Roles};
-pub use running::{Engine, Stopped};
+pub use crate::definition::Register;
+pub use crate::error::ShutdownError;
+pub use running::Engine;
 
-pub(crate) use builder::{Settings, assemble};
+pub(crate) use builder::{Definitions, Settings, assemble};
 pub(crate) use committer::Committer;
 pub(crate) use dispatch::fast_path::{FastPath, Reservation};
 pub(crate) use dispatch::picker::Picker;

@@ -9,6 +9,7 @@ use super::stats::run_counters::RunCounters;
 use crate::client::{Backend, Client};
 use crate::hub::Alarm;
 use crate::lease::{Coverage, Epoch};
+use crate::definition::Provided;
 use crate::machine::Registry;
 use outlast_core::limits::BATCH_MAX;
 use outlast_core::{
@@ -30,6 +31,8 @@ pub(crate) struct Node {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     pub(crate) registry: Registry,
+    /// The values that user code takes by type.
+    pub(crate) provided: Provided,
     /// The machines and versions that every claim asks for.
     pub(crate) machines: Arc<[MachineVersion]>,
     /// The runs since the last flush to the store.
@@ -83,6 +86,7 @@ impl Node {
         client: Client,
         settings: Settings,
         registry: Registry,
+        provided: Provided,
         fault: Option<Fault>,
     ) -> Node {
         Node {
@@ -91,6 +95,7 @@ impl Node {
             client,
             settings,
             registry,
+            provided,
             stop: Stop::default(),
             fault,
             held: Mutex::default(),

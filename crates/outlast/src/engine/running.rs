@@ -21,12 +21,14 @@ use super::stats::gauge_sampler::GaugeSampler;
 use super::stats::stats_flusher::StatsFlusher;
 use super::unserved_queues::warn_of_machines;
 use super::watchdog::{Watchdog, WatchdogThread};
-use crate::client::Client;
-use crate::error::SetupError;
+use crate::client::{Client, Handle};
+use crate::definition::{Address, Durable, New};
+use crate::error::{LookupError, Result, SetupError, ShutdownError};
 use crate::metrics;
 use outlast_core::{Inspect, Store};
 use std::fmt;
-use std::ops::Deref;
+#[cfg(feature = "sqlite")]
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,7 +42,10 @@ const DROPPED_BY: Duration = Duration::from_secs(1);
 /// How long the last hints to other nodes may take when an engine stops.
 const LAST_HINTS: Duration = Duration::from_secs(1);
 
-/// A running engine. It is also a [`Client`]: insert, signal and wait through it.
+/// A running engine.
+///
+/// [`client`](Engine::client) does everything that an application does; the engine itself starts
+/// and finds instances.
 ///
 /// Stop it with [`shutdown`](Engine::shutdown). Dropping it drops its steps where they are.
 /// Nothing is lost: the steps run again on another node, at the latest when the lease has expired.
@@ -60,15 +65,27 @@ pub struct Engine {
     late: AtomicBool,
 }
 
-/// How a stop went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped {
-    /// Whether every running step ended within the grace. The claims of the others were given
-    /// back.
-    pub in_time: bool,
-}
-
 impl Engine {
+    /// Starts to build an engine on the SQLite database in this file, which is created if needed.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(path: impl AsRef<Path>) -> Result<EngineBuilder> {
+        Ok(Engine::builder(crate::Sqlite::open(path)?))
+    }
+
+    /// Starts to build an engine on a new SQLite database in memory, for tests.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite_in_memory() -> Result<EngineBuilder> {
+        Ok(Engine::builder(crate::Sqlite::in_memory()?))
+    }
+
+    /// Starts to build an engine on a PostgreSQL database. Creates and migrates its schema.
+    ///
+    /// [`Postgres::options`](crate::Postgres::options) has the settings of the store.
+    #[cfg(feature = "postgres")]
+    pub async fn postgres(url: impl AsRef<str>) -> Result<EngineBuilder> {
+        Ok(Engine::builder(crate::Postgres::connect(url.as_ref()).await?))
+    }
+
     /// Starts to build an engine on `store`.
     pub fn builder(store: impl Store + Inspect) -> EngineBuilder {
         EngineBuilder::new(store)
@@ -79,7 +96,20 @@ impl Engine {
         &self.node.client
     }
 
-    pub(super) async fn start(node: Arc<Node>) -> Result<Engine, SetupError> {
+    /// Starts an instance: [`Client::start`].
+    pub async fn start<D: Durable>(&self, new: New<D>) -> Result<Handle<D>> {
+        Ok(self.node.client.start(new).await?)
+    }
+
+    /// Returns the instance of `D` with this id or key: [`Client::handle`].
+    pub async fn handle<D: Durable>(
+        &self,
+        address: impl Into<Address<D>>,
+    ) -> Result<Handle<D>, LookupError> {
+        self.node.client.handle(address).await
+    }
+
+    pub(super) async fn run(node: Arc<Node>) -> Result<Engine, SetupError> {
         metrics::describe();
         let mut engine = Engine {
             queues: Vec::new(),
@@ -168,7 +198,10 @@ impl Engine {
     ///
     /// Only the end of the process stops a step that blocks its thread. A runtime that is dropped
     /// waits for that step, so use [`std::process::exit`] where steps may block.
-    pub async fn shutdown(&self) -> Stopped {
+    ///
+    /// The error says that steps did not end within the grace. The engine has stopped all the
+    /// same.
+    pub async fn shutdown(&self) -> Result<()> {
         let node = &self.node;
         node.stop.working.cancel();
         self.queues
@@ -200,8 +233,12 @@ impl Engine {
             // runtime.
             let _ = tokio::time::timeout(LAST_CALLS, self.upkeep.wait()).await;
         }
-        Stopped {
-            in_time: !self.late.load(Ordering::SeqCst),
+        match self.late.load(Ordering::SeqCst) {
+            false => Ok(()),
+            true => Err(ShutdownError {
+                grace: node.settings.grace,
+            }
+            .into()),
         }
     }
 
@@ -256,14 +293,6 @@ impl Engine {
                 tracing::warn!(%worker, "could not deregister the worker because the store does not answer; its lease will expire");
             }
         }
-    }
-}
-
-impl Deref for Engine {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.node.client
     }
 }
 

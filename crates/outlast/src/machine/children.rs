@@ -1,18 +1,20 @@
 //! Children as the steps of their parent see and reach them.
 
-use super::{Context, Id, Machine, Signal, StepError};
+use super::{Context, Signal, StepError};
+use crate::definition::{Durable, Fails, Id};
 use crate::client::{Client, Signalling};
 use crate::codec::refusal;
 use outlast_core::{
     CancelAnswer, Child, Error, Instance, InstanceId, Invalid, Json, Note, Status, TerminateAnswer,
 };
+use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 /// A child of machine `M`, as its parent sees it.
 #[non_exhaustive]
-pub struct ChildOf<M: Machine> {
+pub struct ChildOf<M: Durable> {
     /// The child's id.
     pub id: Id<M>,
     /// Its position among all children of its fan-out, counted from 0.
@@ -23,11 +25,24 @@ pub struct ChildOf<M: Machine> {
     pub output: Option<M::Output>,
     /// Its error, when it failed or was cancelled.
     pub error: Option<String>,
+    /// Its error as a value, when it failed with one.
+    error_value: Option<Json>,
 }
 
-impl<M: Machine> ChildOf<M> {
+impl<M: Durable> ChildOf<M> {
     pub(super) fn read(child: &Child) -> Result<ChildOf<M>, Invalid> {
-        let output = match &child.result {
+        // A failed child has its error value there.
+        let (output, error_value) = match child.status {
+            Status::Done => (child.result.as_ref(), None),
+            Status::Runnable
+            | Status::Executing
+            | Status::AwaitingSignal
+            | Status::Sleeping
+            | Status::AwaitingChildren
+            | Status::Failed
+            | Status::Cancelled => (None, child.result.clone()),
+        };
+        let output = match output {
             Some(result) => Some(readable(result, "result").and_then(Json::decode).map_err(
                 |invalid| {
                     invalid.within(format_args!(
@@ -44,7 +59,25 @@ impl<M: Machine> ChildOf<M> {
             status: child.status,
             output,
             error: child.last_error.clone(),
+            error_value,
         })
+    }
+
+    /// Returns the error with which it failed, if it failed with one of type `M::Error`.
+    ///
+    /// It is `None` for a child that ended otherwise and for a failure that is only a text. A
+    /// stored value that `M::Error` does not read is an error.
+    pub fn downcast(&self) -> Result<Option<M::Error>, StepError>
+    where
+        M: Fails,
+        M::Error: DeserializeOwned,
+    {
+        let value = self.error_value.as_ref();
+        let read = |value| readable(value, "error value").and_then(Json::decode);
+        let error = value.map(read).transpose();
+        Ok(error.map_err(|invalid| {
+            invalid.within(format_args!("error of child {} ({})", self.id, M::NAME))
+        })?)
     }
 
     /// Returns its output, or an error that says that it ended otherwise or is still live.
@@ -70,7 +103,7 @@ pub(super) fn readable<'a>(value: &'a Json, what: &str) -> Result<&'a Json, Inva
     }
 }
 
-impl<M: Machine> fmt::Debug for ChildOf<M> {
+impl<M: Durable> fmt::Debug for ChildOf<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChildOf")
             .field("id", &self.id)
@@ -105,7 +138,7 @@ impl<'a> ChildHandle<'a> {
 
     /// Reads the child. It is stored while its parent lives, unless an operator deletes it.
     pub async fn get(&self) -> Result<Option<Instance>, Error> {
-        self.client().get(self.id).await
+        self.client().find(self.id).await
     }
 
     /// Reads its status; `None` when an operator deleted it.
@@ -127,14 +160,14 @@ impl<'a> ChildHandle<'a> {
         self.client().signal(self.id, signal).dedup(key)
     }
 
-    /// Cancels it; see [`Client::cancel`]. A second cancel is harmless.
+    /// Cancels it; see [`Admin::cancel`](crate::client::Admin::cancel). A second cancel is harmless.
     pub async fn cancel(&self, reason: impl fmt::Display) -> Result<CancelAnswer, Error> {
-        self.client().cancel(self.id, self.note(reason)).await
+        self.client().admin().cancel(self.id, self.note(reason)).await
     }
 
-    /// Terminates it; see [`Client::terminate`]. A second call is harmless.
+    /// Terminates it; see [`Admin::terminate`](crate::client::Admin::terminate). A second call is harmless.
     pub async fn terminate(&self, reason: impl fmt::Display) -> Result<TerminateAnswer, Error> {
-        self.client().terminate(self.id, self.note(reason)).await
+        self.client().admin().terminate(self.id, self.note(reason)).await
     }
 
     fn client(&self) -> &'a Client {

@@ -1,6 +1,7 @@
 //! Conversion between a state enum and the two columns `step` and `state`.
 
-use outlast_core::{Invalid, Json};
+use super::Machine;
+use outlast_core::{Instance, Invalid, Json};
 use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, forward_to_deserialize_any};
@@ -38,6 +39,11 @@ pub(super) fn encode<T: Serialize>(state: &T) -> Result<(String, Json), Invalid>
 pub(super) fn decode<T: DeserializeOwned>(step: &str, state: &Json) -> Result<T, Invalid> {
     T::deserialize(Stored { step, state })
         .map_err(|error| Invalid::new("state", format!("of step {step} does not decode: {error}")))
+}
+
+/// Reads the state of a stored instance of `M`.
+pub(crate) fn decode_state<M: Machine>(instance: &Instance) -> Result<M::State, Invalid> {
+    decode(&instance.step, &instance.state)
 }
 
 /// The two columns as the map that an adjacently tagged enum reads.

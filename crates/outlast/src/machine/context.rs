@@ -2,8 +2,9 @@
 
 use super::cancel_flag::CancelFlag;
 use super::children::{ChildHandle, ChildOf, SentSignals, readable};
-use super::{Machine, Signal, StepError};
+use super::{Signal, StepError};
 use crate::client::Client;
+use crate::definition::{Data, Durable, MissingData, Provided};
 use crate::lease::Covered;
 use outlast_core::{
     Child, Claim, DroppedChild, Error, InstanceId, Invalid, Joined, Json, Parent, Signal as Message,
@@ -34,6 +35,8 @@ pub(crate) struct StepHandles {
     pub(crate) cancel_flag: Arc<CancelFlag>,
     /// Cancelled when the engine is about to stop.
     pub(crate) stopping: CancellationToken,
+    /// The values of [`EngineBuilder::provide`](crate::EngineBuilder::provide).
+    pub(crate) provided: Provided,
 }
 
 impl Context {
@@ -175,17 +178,17 @@ impl Context {
     /// Returns the children of machine `M` of the last fan-out, in the order of the fan-out.
     ///
     /// Live children are included when the join did not wait for them.
-    pub fn children<M: Machine>(&self) -> Result<Vec<ChildOf<M>>, StepError> {
+    pub fn children<M: Durable>(&self) -> Result<Vec<ChildOf<M>>, StepError> {
         typed(&self.claim.children)
     }
 
     /// Reads the children of machine `M` of one fan-out, in the order of the fan-out.
     ///
     /// Fan-outs are counted from 1. The children are as they are now.
-    pub async fn children_of<M: Machine>(&self, round: u32) -> Result<Vec<ChildOf<M>>, StepError> {
+    pub async fn children_of<M: Durable>(&self, round: u32) -> Result<Vec<ChildOf<M>>, StepError> {
         let round = round.try_into().unwrap_or(i32::MAX);
         let client = &self.surroundings.client;
-        typed(&client.children_of(self.id(), round).await?)
+        typed(&client.admin().children_of(self.id(), round).await?)
     }
 
     /// Returns every child of this round, of any machine, in the order of the fan-out.
@@ -200,7 +203,7 @@ impl Context {
 
     /// Reads every child that is still stored, of all rounds, oldest first.
     pub async fn all_children(&self) -> Result<Vec<Child>, Error> {
-        self.surroundings.client.children(self.id()).await
+        self.surroundings.client.admin().children(self.id()).await
     }
 
     /// Returns the children of this round that were not started because their key was occupied.
@@ -252,6 +255,18 @@ impl Context {
         &self.sent
     }
 
+    /// Returns the value of this type that the builder was given.
+    ///
+    /// A type in [`needs`](super::Machine::needs) is certainly there. Functions with
+    /// [`#[job]`](crate::job) take the value as a parameter.
+    pub fn data<T: Send + Sync + 'static>(&self) -> Result<Data<T>, MissingData> {
+        self.surroundings.provided.get()
+    }
+
+    pub(crate) fn provided(&self) -> &Provided {
+        &self.surroundings.provided
+    }
+
     /// Returns a client whose inserts belong to the trace of this instance.
     pub fn client(&self) -> &Client {
         &self.surroundings.client
@@ -259,7 +274,7 @@ impl Context {
 
     /// Whether a cancel was requested that the machine has not answered yet.
     ///
-    /// The cancel came before the step, which makes this [`on_cancel`](Machine::on_cancel), or
+    /// The cancel came before the step, which makes this [`on_cancel`](super::Machine::on_cancel), or
     /// while the step runs. A long step may check this, or wait for
     /// [`cancelled`](Context::cancelled), and return early. Whatever it returns, `on_cancel` runs
     /// next. In the steps after `on_cancel` it is false again, because they follow from the
@@ -282,9 +297,9 @@ impl Context {
     /// whose hint was lost arrives within a third of the lease.
     ///
     /// ```
-    /// # use outlast::prelude::*;
+    /// # use outlast::{Outcome, prelude::*};
     /// # async fn download() -> Result<(), std::io::Error> { Ok(()) }
-    /// # struct M; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum Film { Fetch, Cut }
+    /// # struct M; #[steps] enum Film { Fetch, Cut }
     /// # impl Machine for M { const NAME: &'static str = "m"; type State = Film; type Output = ();
     /// # async fn step(&self, state: Film, cx: &Context) -> StepResult<Self> {
     /// tokio::select! {
@@ -292,7 +307,7 @@ impl Context {
     ///     // The rest need not be fetched; on_cancel runs next.
     ///     () = cx.cancelled() => return Ok(Outcome::requeue(state)),
     /// }
-    /// # Ok(Outcome::next(Film::Cut)) } }
+    /// # next(Film::Cut) } }
     /// ```
     pub async fn cancelled(&self) {
         if self.is_cancelled() {
@@ -306,7 +321,7 @@ impl Context {
 
     /// Returns the operator and the reason of a cancel: `cancelled by ada: ordered twice`.
     ///
-    /// It stays through the steps after [`on_cancel`](Machine::on_cancel).
+    /// It stays through the steps after [`on_cancel`](super::Machine::on_cancel).
     pub fn cancel_reason(&self) -> Option<&str> {
         let known = self.claim.cancel.as_ref();
         let request = known.or_else(|| self.surroundings.cancel_flag.request());
@@ -324,7 +339,7 @@ impl Context {
     }
 }
 
-fn typed<M: Machine>(children: &[Child]) -> Result<Vec<ChildOf<M>>, StepError> {
+fn typed<M: Durable>(children: &[Child]) -> Result<Vec<ChildOf<M>>, StepError> {
     let children = children.iter();
     children
         .filter(|child| child.machine == M::NAME)

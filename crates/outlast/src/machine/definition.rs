@@ -1,6 +1,8 @@
 //! The traits that users implement: machines and signals.
 
-use super::{Context, Failure, History, Key, Outcome, StepError};
+use super::codec;
+use super::{Context, Failure, History, Outcome, RetryPolicy, StepError};
+use crate::definition::{Key, Needs, New};
 use outlast_core::{Invalid, Json, NewSignal, Target};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +18,7 @@ pub type StepResult<M> = Result<Outcome<M>, StepError>;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a machine nor a job",
     label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it",
-    note = "a workflow is started with `Run::<W>(input)` and registered with `.workflow(..)`"
+    note = "`#[job]` turns an `async fn` into a job"
 )]
 pub trait Machine: Sized + Send + Sync + 'static {
     /// The name of the machine in the database, the API and the dashboard. It must not change once
@@ -29,7 +31,7 @@ pub trait Machine: Sized + Send + Sync + 'static {
     /// steps or states, register the new form with the next version beside the old one.
     const VERSION: i32 = 1;
 
-    /// The queue of its instances. [`New::queue`](super::New::queue) overrides it.
+    /// The queue of its instances. [`New::queue`] overrides it.
     const QUEUE: &'static str = "default";
 
     /// How long one run of a step may take. Default: 300 s.
@@ -63,8 +65,10 @@ pub trait Machine: Sized + Send + Sync + 'static {
     /// than 256 KiB. Of a larger state it keeps the size.
     const HISTORY: History = History::Off;
 
-    /// Its steps with the data of each: an enum with `#[serde(tag = "step", content = "state",
-    /// rename_all = "snake_case")]`.
+    /// Its steps with the data of each: an enum with [`#[steps]`](crate::steps).
+    ///
+    /// Without that macro, write `#[derive(Serialize, Deserialize)]` and `#[serde(tag = "step",
+    /// content = "state", rename_all = "snake_case")]`.
     type State: Serialize + DeserializeOwned + Send + 'static;
 
     /// Its output.
@@ -101,7 +105,7 @@ pub trait Machine: Sized + Send + Sync + 'static {
 
     /// Decides what happens to a cancelled instance. By default it ends as cancelled at once.
     ///
-    /// A cancel comes from [`Client::cancel`](crate::Client::cancel) or from a parent that ended.
+    /// A cancel comes from [`Handle::cancel`](crate::Handle::cancel) or from a parent that ended.
     /// The engine calls this instead of the current step, with the state of that step, when no
     /// code of the instance runs.
     ///
@@ -122,9 +126,28 @@ pub trait Machine: Sized + Send + Sync + 'static {
         async move { Ok(Outcome::cancelled(reason)) }
     }
 
+    /// Lists the values that its code takes with [`Context::data`]. Default: none.
+    ///
+    /// [`EngineBuilder::start`](crate::EngineBuilder::start) fails when one of them is not
+    /// provided.
+    fn needs(needs: &mut Needs) {
+        let _ = needs;
+    }
+
+    /// Describes an instance that starts with `state`; a job starts with its arguments.
+    fn with(state: impl Into<Self::State>) -> New<Self> {
+        New::at_step(codec::encode(&state.into()), Self::retry_policy())
+    }
+
     /// Creates the address of the instance that holds the correlation key `key`, for signals.
     fn key(key: impl Into<String>) -> Key<Self> {
         Key::new(key)
+    }
+
+    /// Returns how it is retried, if it is a job.
+    #[doc(hidden)]
+    fn retry_policy() -> Option<RetryPolicy> {
+        None
     }
 }
 
@@ -133,14 +156,12 @@ pub trait Machine: Sized + Send + Sync + 'static {
 /// ```
 /// use outlast::prelude::*;
 ///
-/// #[derive(Serialize, Deserialize)]
+/// #[derive(Signal, Serialize, Deserialize)]
 /// struct PaymentConfirmed {
 ///     amount: u64,
 /// }
 ///
-/// impl Signal for PaymentConfirmed {
-///     const NAME: &'static str = "payment_confirmed";
-/// }
+/// assert_eq!(PaymentConfirmed::NAME, "payment_confirmed");
 /// ```
 pub trait Signal: Serialize + DeserializeOwned + Send + 'static {
     /// The name that waits list, and that senders in other languages use.

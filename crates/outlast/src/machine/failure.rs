@@ -1,6 +1,7 @@
 //! Failures of a step: errors, panics, timeouts, and outcomes that cannot be stored.
 
-use outlast_core::Invalid;
+use outlast_core::{Invalid, Json, Outcome};
+use serde::Serialize;
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
@@ -84,6 +85,32 @@ pub(crate) fn write_chain(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt:
         cause = error.source();
     }
     Ok(())
+}
+
+/// The value of an error, for callers that read it by type ([`Fails`](crate::Fails)).
+#[derive(Clone, Debug)]
+pub struct ErrorValue(Result<Json, Invalid>);
+
+impl ErrorValue {
+    pub(crate) fn of(error: &impl Serialize) -> ErrorValue {
+        ErrorValue(Json::of(error))
+    }
+
+    /// Creates the outcome of a failure.
+    ///
+    /// A value that cannot be stored must not hide the failure, so the reason says so.
+    pub(crate) fn outcome(value: Option<ErrorValue>, reason: String) -> Outcome {
+        match value.map(|it| it.0) {
+            None => Outcome::fail(reason),
+            Some(Ok(value)) => Outcome::Fail {
+                reason,
+                error: Some(value),
+            },
+            Some(Err(invalid)) => {
+                Outcome::fail(format!("{reason} (its value cannot be stored: {invalid})"))
+            }
+        }
+    }
 }
 
 /// Why a step has no outcome.

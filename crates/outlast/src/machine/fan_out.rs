@@ -1,6 +1,6 @@
 //! Fan-out: starting children, and the conditions that wake their parent.
 
-use super::{Context, Machine, Outcome};
+use super::{Context, Machine, Outcome, StepResult};
 use outlast_core::limits::CHILDREN_MAX;
 use outlast_core::{ClosePolicy, Invalid, Join, NewInstance, Until};
 use std::time::Duration;
@@ -37,18 +37,18 @@ pub struct FanOut {
 ///
 /// ```
 /// # use outlast::prelude::*;
-/// # struct Line; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum L { Pack(u32) }
+/// # struct Line; #[steps] enum L { Pack(u32) }
 /// # impl Machine for Line { const NAME: &'static str = "line"; type State = L; type Output = u32;
-/// # async fn step(&self, state: L, cx: &Context) -> StepResult<Self> { Ok(Outcome::done(1)) } }
-/// # struct M; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum Order { Join }
+/// # async fn step(&self, state: L, cx: &Context) -> StepResult<Self> { done(1) } }
+/// # struct M; #[steps] enum Order { Join }
 /// # impl Machine for M { const NAME: &'static str = "m"; type State = Order; type Output = ();
-/// # async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> { let lines = [1, 2]; Ok(
-/// fan_out(lines.map(|line| New::<Line>(L::Pack(line))))
+/// # async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> { let lines = [1, 2];
+/// fan_out(lines.map(|line| Line::with(L::Pack(line))))
 ///     .fail_fast()
 ///     .cancel_rest()
-///     .deadline(Duration::from_secs(3600))
+///     .deadline(HOUR)
 ///     .then(Order::Join)
-/// # ) } }
+/// # } }
 /// ```
 pub fn fan_out<C>(children: impl IntoIterator<Item = C>) -> FanOut
 where
@@ -134,7 +134,7 @@ impl FanOut {
 
     /// Sets what happens to live children when this instance ends. Default: they continue.
     ///
-    /// A child whose [own policy](super::New::on_parent_close) is not to continue keeps that
+    /// A child whose [own policy](crate::New::on_parent_close) is not to continue keeps that
     /// policy.
     pub fn on_parent_close(mut self, policy: ClosePolicy) -> FanOut {
         self.policy = policy;
@@ -142,8 +142,8 @@ impl FanOut {
     }
 
     /// Goes to this step, with its state, when the join is decided.
-    pub fn then<M: Machine>(self, state: M::State) -> Outcome<M> {
-        Outcome::fan_out(self, state)
+    pub fn then<M: Machine>(self, state: M::State) -> StepResult<M> {
+        Ok(Outcome::fan_out(self, state))
     }
 
     fn until(mut self, until: Until, name: &'static str) -> FanOut {

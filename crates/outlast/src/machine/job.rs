@@ -1,7 +1,9 @@
 //! Jobs: machines of one step.
 
-use super::failure::{TimedOut, write_chain};
+use super::failure::{ErrorValue, TimedOut, write_chain};
 use super::{Context, Failure, History, Machine, Outcome, StepResult};
+use crate::definition::{Fails, Needs};
+use outlast_core::Json;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
@@ -10,14 +12,17 @@ use std::time::Duration;
 
 /// A machine of one step that is retried until it succeeds.
 ///
-/// A [cancelled](crate::Client::cancel) job ends as cancelled and is not retried. A running
+/// A [cancelled](crate::Handle::cancel) job ends as cancelled and is not retried. A running
 /// attempt is notified through [`Context::cancelled`]; its result counts if it is an end. A job
 /// with effects to undo should be a [`Machine`].
 ///
+/// [`#[job]`](crate::job) turns an `async fn` into a job. A type with fields implements this trait:
+///
 /// ```
 /// use outlast::prelude::*;
+/// use outlast::{Job, JobError};
 ///
-/// struct SendMail;
+/// struct SendMail; // put clients, pools and settings here
 ///
 /// #[derive(Serialize, Deserialize)]
 /// struct Mail {
@@ -38,16 +43,11 @@ use std::time::Duration;
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let engine = Engine::builder(Sqlite::in_memory()?)
-///     .machine(SendMail)
-///     .queue("default", 10)
-///     .start()
-///     .await?;
-/// let mail = engine.insert(New::<SendMail>(Mail { to: "ada@example.org".into() })).await?;
-/// engine.wait(mail, Duration::from_secs(10)).await?;
-/// # engine.shutdown().await;
-/// # Ok(())
+/// # async fn main() -> outlast::Result<()> {
+/// let engine = Engine::sqlite_in_memory()?.register(SendMail).start().await?;
+/// let mail = engine.start(SendMail::with(Mail { to: "ada@example.org".into() })).await?;
+/// mail.output().await?;
+/// engine.shutdown().await
 /// # }
 /// ```
 // The compiler reports a type that is neither here: every job is a machine, so it looks for a job
@@ -55,7 +55,7 @@ use std::time::Duration;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a machine nor a job",
     label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it",
-    note = "a workflow is started with `Run::<W>(input)` and registered with `.workflow(..)`"
+    note = "`#[job]` turns an `async fn` into a job"
 )]
 pub trait Job: Send + Sync + 'static {
     /// The name of the job; see [`Machine::NAME`].
@@ -75,6 +75,14 @@ pub trait Job: Send + Sync + 'static {
     type Args: Serialize + DeserializeOwned + Send + 'static;
     /// Its output.
     type Output: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Lists the values that its code takes with [`Context::data`]. Default: none.
+    ///
+    /// [`EngineBuilder::start`](crate::EngineBuilder::start) fails when one of them is not
+    /// provided.
+    fn needs(needs: &mut Needs) {
+        let _ = needs;
+    }
 
     /// Performs the job.
     fn perform(
@@ -101,6 +109,7 @@ pub trait Job: Send + Sync + 'static {
 pub struct JobError {
     source: Box<dyn Error + Send + Sync>,
     then: Then,
+    value: Option<ErrorValue>,
 }
 
 enum Then {
@@ -138,7 +147,26 @@ impl JobError {
         JobError {
             source: error.into(),
             then,
+            value: None,
         }
+    }
+
+    /// Stores the error as a value too, if it is of type `D::Error`: callers can read it by type.
+    ///
+    /// `#[job]` does so itself.
+    pub fn typed<D: Fails>(self) -> JobError
+    where
+        D::Error: Error + Serialize + 'static,
+    {
+        match self.source.downcast_ref::<D::Error>().map(ErrorValue::of) {
+            Some(value) => self.with_value(value),
+            None => self,
+        }
+    }
+
+    pub(crate) fn with_value(mut self, value: ErrorValue) -> JobError {
+        self.value = Some(value);
+        self
     }
 }
 
@@ -210,6 +238,19 @@ impl RetryPolicy {
             backoff: None,
         }
     }
+
+    /// Returns step and state of a job with this policy; they are those of [`Perform::Scheduled`].
+    pub(crate) fn scheduled_state(self, args: &Json) -> (String, Json) {
+        #[derive(Serialize)]
+        struct ScheduledState<'a> {
+            args: &'a Json,
+            policy: RetryPolicy,
+        }
+
+        let state = ScheduledState { args, policy: self };
+        let text = serde_json::to_string(&state).expect("arguments and policy are plain JSON");
+        ("scheduled".into(), Json::stored(text).expect("serde writes JSON"))
+    }
 }
 
 impl Doubling {
@@ -241,6 +282,14 @@ impl<J: Job> Machine for J {
     type State = Perform<J::Args>;
     type Output = J::Output;
 
+    fn needs(needs: &mut Needs) {
+        <J as Job>::needs(needs);
+    }
+
+    fn retry_policy() -> Option<RetryPolicy> {
+        Some(RetryPolicy::of::<J>())
+    }
+
     async fn step(&self, state: Perform<J::Args>, cx: &Context) -> StepResult<J> {
         let (args, policy) = match state {
             Perform::Perform(args) => (args, RetryPolicy::of::<J>()),
@@ -257,12 +306,17 @@ impl<J: Job> Machine for J {
         };
         Ok(match performed {
             Ok(output) => Outcome::done(output),
-            Err(error) => match error.then {
-                Then::Retry => again(self, cx, &policy, None, &error),
-                Then::RetryAfter(delay) => again(self, cx, &policy, Some(delay), &error),
-                Then::Cancel => Outcome::cancelled(error),
-                Then::Stop => Outcome::fail(error),
-            },
+            Err(mut error) => {
+                let value = error.value.take();
+                match error.then {
+                    Then::Retry => again(self, cx, &policy, None, &error, value),
+                    Then::RetryAfter(delay) => {
+                        again(self, cx, &policy, Some(delay), &error, value)
+                    }
+                    Then::Cancel => Outcome::cancelled(error),
+                    Then::Stop => Outcome::failed(error, value),
+                }
+            }
         })
     }
 
@@ -276,7 +330,7 @@ impl<J: Job> Machine for J {
             Perform::Perform(_) => RetryPolicy::of::<J>(),
             Perform::Scheduled { policy, .. } => policy,
         };
-        Ok(again(self, cx, &policy, None, &failure))
+        Ok(again(self, cx, &policy, None, &failure, None))
     }
 }
 
@@ -286,10 +340,12 @@ fn again<J: Job>(
     policy: &RetryPolicy,
     delay: Option<Duration>,
     error: &dyn fmt::Display,
+    value: Option<ErrorValue>,
 ) -> Outcome<J> {
     let attempt = cx.attempt() + 1;
     if attempt >= policy.max_attempts {
-        return Outcome::fail(format_args!("gave up after {attempt} attempts: {error}"));
+        let reason = format_args!("gave up after {attempt} attempts: {error}");
+        return Outcome::failed(reason, value);
     }
     let pause = || match &policy.backoff {
         Some(backoff) => backoff.pause(attempt),

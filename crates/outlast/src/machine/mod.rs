@@ -11,8 +11,7 @@
 //!
 //! struct Countdown;
 //!
-//! #[derive(Serialize, Deserialize)]
-//! #[serde(tag = "step", content = "state", rename_all = "snake_case")]
+//! #[steps]
 //! enum Count {
 //!     Down { from: u32 },
 //!     Lift,
@@ -24,31 +23,26 @@
 //!     type Output = String;
 //!
 //!     async fn step(&self, state: Count, _cx: &Context) -> StepResult<Self> {
-//!         Ok(match state {
-//!             Count::Down { from: 0 } => Outcome::next(Count::Lift),
-//!             Count::Down { from } => Outcome::next(Count::Down { from: from - 1 }),
-//!             Count::Lift => Outcome::done("up we go".to_owned()),
-//!         })
+//!         match state {
+//!             Count::Down { from: 0 } => next(Count::Lift),
+//!             Count::Down { from } => next(Count::Down { from: from - 1 }),
+//!             Count::Lift => done("up we go".to_owned()),
+//!         }
 //!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let engine = Engine::builder(Sqlite::in_memory()?)
-//!     .machine(Countdown)
-//!     .queue("default", 10)
-//!     .start()
-//!     .await?;
-//! let id = engine.insert(New::<Countdown>(Count::Down { from: 3 })).await?;
-//! assert_eq!(engine.wait(id, Duration::from_secs(10)).await?, "up we go");
-//! engine.shutdown().await;
-//! # Ok(())
+//! # async fn main() -> outlast::Result<()> {
+//! let engine = Engine::sqlite_in_memory()?.register(Countdown).start().await?;
+//! let countdown = engine.start(Countdown::with(Count::Down { from: 3 })).await?;
+//! assert_eq!(countdown.output().await?, "up we go");
+//! engine.shutdown().await
 //! # }
 //! ```
 //!
 //! [`Machine`] is the trait of a machine, and [`Job`] its one-step form. [`Outcome`] is the
 //! decision of a step. [`fan_out`] starts children and waits for them. [`Context`] is what a step
-//! may read. [`New`](fn@New) starts an instance.
+//! may read. [`Machine::with`] describes an instance to start.
 
 mod cancel_flag;
 mod children;
@@ -59,21 +53,23 @@ mod failure;
 mod fan_out;
 mod history;
 mod job;
-mod new;
 mod outcome;
 mod registered;
 
+pub use crate::definition::{MissingData, Needs};
 pub use children::{ChildHandle, ChildOf};
 pub use context::Context;
 pub use definition::{Machine, Signal, StepResult};
-pub use failure::{Failure, StepError};
+pub use failure::{ErrorValue, Failure, StepError};
 pub use fan_out::{FanOut, fan_out};
 pub use history::{History, Transition, WokenBy};
 pub use job::{Doubling, Job, JobError, Perform, RetryPolicy};
-pub use new::{Id, Key, New};
-pub use outcome::{Outcome, Wait, sleep, wait_for};
+pub use outcome::{
+    Outcome, Signals, Wait, done, fail, fail_with, next, retry, sleep, wait_for, wait_for_named,
+};
 
 pub(crate) use cancel_flag::CancelFlag;
 pub(crate) use context::StepHandles;
 pub(crate) use failure::{Trouble, panic_message, write_chain};
+pub(crate) use codec::decode_state;
 pub(crate) use registered::{Decided, Registered, Registry};

@@ -1,8 +1,11 @@
 //! Outcomes: the decisions of a step.
 
 use super::codec;
-use super::{Context, FanOut, Machine};
+use super::failure::ErrorValue;
+use super::{Context, FanOut, Machine, Signal, StepResult};
+use crate::definition::Fails;
 use outlast_core::{Invalid, Json, Outcome as Record, Proceed};
+use serde::Serialize;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -10,15 +13,15 @@ use std::time::Duration;
 ///
 /// | to | write |
 /// |---|---|
-/// | go to another step | [`Outcome::next`] |
-/// | go to another step, letting other work go first | [`Outcome::requeue`] |
-/// | run the same step again | [`Outcome::retry`], [`Outcome::retry_with`] |
-/// | wait for signals | [`wait_for`]`([..]).timeout(..).then(..)` |
+/// | go to another step | [`next`]`(..)` |
+/// | go to another step, letting other work go first | `Ok(`[`Outcome::requeue`]`(..))` |
+/// | run the same step again | [`retry`]`(..)`, `Ok(`[`Outcome::retry_with`]`(..))` |
+/// | wait for a signal | [`wait_for`]`::<S>().timeout(..).then(..)` |
 /// | wait for a while | [`sleep`]`(..).then(..)` |
 /// | start children and wait for them | [`fan_out`](super::fan_out)`([..]).then(..)` |
-/// | end as done | [`Outcome::done`] |
-/// | end as failed | [`Outcome::fail`] |
-/// | end as cancelled | [`Outcome::cancelled`] |
+/// | end as done | [`done`]`(..)` |
+/// | end as failed | [`fail`]`(..)`, [`fail_with`]`(..)` |
+/// | end as cancelled | `Ok(`[`Outcome::cancelled`]`(..))` |
 #[must_use = "a step must return its outcome"]
 pub struct Outcome<M: Machine>(Decision<M>);
 
@@ -41,7 +44,10 @@ enum Decision<M: Machine> {
         state: M::State,
     },
     Done(M::Output),
-    Fail(String),
+    Fail {
+        reason: String,
+        value: Option<ErrorValue>,
+    },
     Cancelled(String),
 }
 
@@ -90,7 +96,14 @@ impl<M: Machine> Outcome<M> {
 
     /// Ends the instance as failed.
     pub fn fail(reason: impl Display) -> Outcome<M> {
-        Outcome(Decision::Fail(reason.to_string()))
+        Outcome::failed(reason, None)
+    }
+
+    pub(super) fn failed(reason: impl Display, value: Option<ErrorValue>) -> Outcome<M> {
+        Outcome(Decision::Fail {
+            reason: reason.to_string(),
+            value,
+        })
     }
 
     /// Ends the instance as cancelled.
@@ -144,7 +157,7 @@ impl<M: Machine> Outcome<M> {
             Decision::Done(output) => Record::Done {
                 result: Json::of(&output).map_err(|invalid| invalid.within("output"))?,
             },
-            Decision::Fail(reason) => Record::fail(reason),
+            Decision::Fail { reason, value } => ErrorValue::outcome(value, reason),
             Decision::Cancelled(reason) => Record::Cancel { reason },
         };
         record.check()?;
@@ -169,6 +182,68 @@ fn retried_state<M: Machine>(state: Option<M::State>, cx: &Context) -> Result<Js
     Ok(state)
 }
 
+/// Goes to another step: [`Outcome::next`] as the result of a step.
+pub fn next<M: Machine>(state: M::State) -> StepResult<M> {
+    Ok(Outcome::next(state))
+}
+
+/// Ends the instance as done, with this output: [`Outcome::done`] as the result of a step.
+pub fn done<M: Machine>(output: M::Output) -> StepResult<M> {
+    Ok(Outcome::done(output))
+}
+
+/// Ends the instance as failed: [`Outcome::fail`] as the result of a step.
+///
+/// An error of a step goes to [`Machine::on_failure`]; this does not.
+pub fn fail<M: Machine>(reason: impl Display) -> StepResult<M> {
+    Ok(Outcome::fail(reason))
+}
+
+/// Ends the instance as failed, with an error that its callers can read by type.
+///
+/// ```
+/// # use outlast::prelude::*;
+/// use outlast::Fails;
+///
+/// # struct Checkout; #[steps] enum Order { Reserve }
+/// #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+/// enum CheckoutError {
+///     #[error("only {left} left")]
+///     OutOfStock { left: u32 },
+/// }
+///
+/// impl Fails for Checkout {
+///     type Error = CheckoutError;
+/// }
+///
+/// # impl Machine for Checkout { const NAME: &'static str = "checkout"; type State = Order; type Output = ();
+/// # async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> { match state {
+/// Order::Reserve => fail_with(CheckoutError::OutOfStock { left: 2 }),
+/// # } } }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> outlast::Result<()> {
+/// # let engine = Engine::sqlite_in_memory()?.register(Checkout).start().await?;
+/// # let order = engine.start(Checkout::with(Order::Reserve)).await?;
+/// let error = order.output().await.unwrap_err().downcast::<Checkout>()?;
+/// let CheckoutError::OutOfStock { left } = error;
+/// assert_eq!(left, 2);
+/// # engine.shutdown().await
+/// # }
+/// ```
+pub fn fail_with<M>(error: M::Error) -> StepResult<M>
+where
+    M: Machine + Fails,
+    M::Error: Display + Serialize,
+{
+    let value = ErrorValue::of(&error);
+    Ok(Outcome::failed(error, Some(value)))
+}
+
+/// Runs the same step again after a delay: [`Outcome::retry`] as the result of a step.
+pub fn retry<M: Machine>(delay: Duration, error: impl Display) -> StepResult<M> {
+    Ok(Outcome::retry(delay, error))
+}
+
 /// A wait without a next step yet; made by [`wait_for`] and [`sleep`].
 #[must_use = "say with `then` where the wait leads"]
 #[derive(Clone, Debug)]
@@ -177,7 +252,41 @@ pub struct Wait {
     timeout: Option<Duration>,
 }
 
-/// Parks the instance until a signal of one of these names arrives.
+/// The signals of a wait: one type, or a tuple of up to eight.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no signal",
+    label = "add `#[derive(Signal, Serialize, Deserialize)]` to it; for several, write a tuple"
+)]
+pub trait Signals {
+    /// Returns the names of the signals.
+    fn names() -> Vec<&'static str>;
+}
+
+impl<S: Signal> Signals for S {
+    fn names() -> Vec<&'static str> {
+        vec![S::NAME]
+    }
+}
+
+macro_rules! signals {
+    ($($signal:ident)+) => {
+        impl<$($signal: Signal),+> Signals for ($($signal,)+) {
+            fn names() -> Vec<&'static str> {
+                vec![$($signal::NAME),+]
+            }
+        }
+    };
+}
+
+signals!(A B);
+signals!(A B C);
+signals!(A B C D);
+signals!(A B C D E);
+signals!(A B C D E F);
+signals!(A B C D E F G);
+signals!(A B C D E F G H);
+
+/// Parks the instance until a signal of this type arrives; of a tuple, until one of them does.
 ///
 /// Earlier signals are not lost: with one in the inbox there is no wait. A signal that the step
 /// received and did not consume by progressing does not wake it again. So a step can collect
@@ -185,15 +294,24 @@ pub struct Wait {
 ///
 /// ```
 /// # use outlast::prelude::*;
-/// # struct M; #[derive(Serialize, Deserialize)] #[serde(tag = "step", content = "state")] enum Order { Ship }
+/// # #[derive(Signal, Serialize, Deserialize)] struct Paid;
+/// # #[derive(Signal, Serialize, Deserialize)] struct Withdrawn;
+/// # struct M; #[steps] enum Order { Pay, Ship }
 /// # impl Machine for M { const NAME: &'static str = "m"; type State = Order; type Output = ();
-/// # async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> { Ok(
-/// wait_for(["payment_confirmed", "order_cancelled"])
-///     .timeout(Duration::from_secs(3600))
-///     .then(Order::Ship)
-/// # ) } }
+/// # async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> { match state {
+/// Order::Pay => wait_for::<(Paid, Withdrawn)>().timeout(HOUR).then(Order::Ship),
+/// Order::Ship => match cx.received::<Paid>()? {
+///     Some(Paid) => done(()),
+///     None => fail("not paid within an hour"),
+/// },
+/// # } } }
 /// ```
-pub fn wait_for(names: impl IntoIterator<Item = impl Into<String>>) -> Wait {
+pub fn wait_for<S: Signals>() -> Wait {
+    wait_for_named(S::names())
+}
+
+/// Like [`wait_for`], for signals by their names.
+pub fn wait_for_named(names: impl IntoIterator<Item = impl Into<String>>) -> Wait {
     Wait {
         names: names.into_iter().map(Into::into).collect(),
         timeout: None,
@@ -216,7 +334,7 @@ impl Wait {
     }
 
     /// Goes to this step, with its state, when the wait ends.
-    pub fn then<M: Machine>(self, state: M::State) -> Outcome<M> {
-        Outcome(Decision::Wait { wait: self, state })
+    pub fn then<M: Machine>(self, state: M::State) -> StepResult<M> {
+        Ok(Outcome(Decision::Wait { wait: self, state }))
     }
 }

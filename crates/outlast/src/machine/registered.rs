@@ -3,10 +3,13 @@
 //! The builder registers them; the executor runs them by name and version.
 
 use super::{Context, Failure, History, Machine, Trouble, codec};
+use crate::definition::{MissingData, Needs, Provided};
 use crate::error::SetupError;
 use crate::workflow::{Begun, Session, Workflow};
 use async_trait::async_trait;
-use outlast_core::{Claim, MachineOffer, MachineVersion, NewEvent, Outcome, SignalId, limits};
+use outlast_core::{
+    Claim, Invalid, MachineOffer, MachineVersion, NewEvent, Outcome, SignalId, WORKFLOW_STEP, limits,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,24 +25,21 @@ pub(crate) struct Registered {
     pub(crate) runs_ahead: bool,
     /// What is recorded of its outcomes. A workflow always has a history.
     pub(crate) history: History,
+    needs: Needs,
     runner: Box<dyn RunStep>,
 }
 
 impl Registered {
     /// Checks a machine and erases its type.
     pub(crate) fn new<M: Machine>(machine: M) -> Result<Registered, SetupError> {
-        let refused = |invalid| SetupError::Machine {
-            machine: format!("{}/{}", M::NAME, M::VERSION),
-            invalid,
-        };
-        limits::check_machine(M::NAME).map_err(refused)?;
-        limits::check_version(M::VERSION).map_err(refused)?;
-        limits::check_name("queue", M::QUEUE).map_err(refused)?;
-        let steps = codec::steps::<M::State>().map_err(refused)?;
+        let refused = refusal(M::NAME, M::VERSION);
+        let steps = codec::steps::<M::State>().map_err(&refused)?;
         for step in steps {
-            limits::check_name("step", step).map_err(refused)?;
+            limits::check_name("step", step).map_err(&refused)?;
         }
-        Ok(Registered {
+        let mut needs = Needs::default();
+        M::needs(&mut needs);
+        Registered {
             name: M::NAME,
             version: M::VERSION,
             queue: M::QUEUE,
@@ -47,18 +47,48 @@ impl Registered {
             timeout: M::STEP_TIMEOUT,
             runs_ahead: M::RUN_AHEAD,
             history: M::HISTORY,
+            needs,
             runner: Box::new(MachineRunner(machine)),
-        })
+        }
+        .checked()
     }
 
     /// Checks a workflow and erases its type.
     pub(crate) fn workflow<W: Workflow>(workflow: W) -> Result<Registered, SetupError> {
-        let mut registered = Registered::new(crate::workflow::Running::<W>::new())?;
-        // A step of the workflow has a shorter limit. That limit must pass first, so that the step
-        // fails and not the workflow.
-        registered.timeout = W::STEP_TIMEOUT.saturating_add(STEP_MARGIN);
-        registered.runner = Box::new(WorkflowRunner(Arc::new(workflow)));
-        Ok(registered)
+        let mut needs = Needs::default();
+        W::needs(&mut needs);
+        Registered {
+            name: W::NAME,
+            version: W::VERSION,
+            queue: W::QUEUE,
+            steps: &[WORKFLOW_STEP],
+            // A step of the workflow has a shorter limit. That limit must pass first, so that the
+            // step fails and not the workflow.
+            timeout: W::STEP_TIMEOUT.saturating_add(STEP_MARGIN),
+            runs_ahead: true,
+            history: History::Off,
+            needs,
+            runner: Box::new(WorkflowRunner(Arc::new(workflow))),
+        }
+        .checked()
+    }
+
+    fn checked(self) -> Result<Registered, SetupError> {
+        let refused = refusal(self.name, self.version);
+        limits::check_machine(self.name).map_err(&refused)?;
+        limits::check_version(self.version).map_err(&refused)?;
+        limits::check_name("queue", self.queue).map_err(&refused)?;
+        Ok(self)
+    }
+
+    /// Returns the queue of instances that name no other.
+    pub(crate) fn queue(&self) -> &'static str {
+        self.queue
+    }
+
+    /// Returns the first value that its code needs and that is not provided.
+    pub(crate) fn missing(&self, provided: &Provided) -> Option<MissingData> {
+        provided.missing(&self.needs)
     }
 
     fn offer(&self) -> MachineOffer {
@@ -94,6 +124,15 @@ impl Registered {
         cx: &Context,
     ) -> Result<Decided, Trouble> {
         self.runner.on_failure(failure, cx).await
+    }
+}
+
+/// Returns a function that turns a fault of a definition into the error of `start`.
+fn refusal(name: &str, version: i32) -> impl Fn(Invalid) -> SetupError + use<> {
+    let machine = format!("{name}/{version}");
+    move |invalid| SetupError::Machine {
+        machine: machine.clone(),
+        invalid,
     }
 }
 
@@ -236,6 +275,11 @@ impl Registry {
             left.is_some()
         });
         offers
+    }
+
+    /// Returns every registered machine, job and workflow.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Registered> {
+        self.machines.values()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Expectations of a test about an instance. A failed expectation panics and shows the whole
 //! instance.
 
-use crate::machine::Machine;
+use crate::definition::Durable;
 use outlast_core::{Instance, Status};
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
@@ -9,16 +9,16 @@ use std::marker::PhantomData;
 /// An instance to compare with the expectations of a test.
 ///
 /// [`Harness::expect`](super::Harness::expect) creates it.
-pub struct Expected<M> {
+pub struct Expected<D> {
     instance: Instance,
-    machine: PhantomData<fn() -> M>,
+    definition: PhantomData<fn() -> D>,
 }
 
-impl<M: Machine> Expected<M> {
-    pub(super) fn new(instance: Instance) -> Expected<M> {
+impl<D: Durable> Expected<D> {
+    pub(super) fn new(instance: Instance) -> Expected<D> {
         Expected {
             instance,
-            machine: PhantomData,
+            definition: PhantomData,
         }
     }
 
@@ -88,9 +88,9 @@ impl<M: Machine> Expected<M> {
 
     /// Expects it to be done with this output.
     #[track_caller]
-    pub fn is_done_with(self, output: &M::Output) -> Self
+    pub fn is_done_with(self, output: &D::Output) -> Self
     where
-        M::Output: PartialEq + Debug,
+        D::Output: PartialEq + Debug,
     {
         let this = self.is_done();
         let found = this.output();
@@ -135,7 +135,7 @@ impl<M: Machine> Expected<M> {
 
     /// Returns its output.
     #[track_caller]
-    pub fn output(&self) -> M::Output {
+    pub fn output(&self) -> D::Output {
         let Some(result) = &self.instance.result else {
             panic!("it has no output: {self:?}");
         };
@@ -154,7 +154,7 @@ impl<M: Machine> Expected<M> {
     }
 }
 
-impl<M> fmt::Debug for Expected<M> {
+impl<D> fmt::Debug for Expected<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Instance {
             id,

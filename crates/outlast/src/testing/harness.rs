@@ -2,20 +2,18 @@
 
 use super::expect::Expected;
 use super::run_report::RunReport;
-use crate::client::{Awaited, Client};
+use crate::client::{Client, Handle};
 use crate::codec::Codec;
+use crate::definition::{Address, Durable, New, Register};
 use crate::engine::{
-    Cascader, ClaimEnd, Committer, Executor, Fault, Heartbeat, Node, Picker, Point, QueueSlots,
+    Cascader, ClaimEnd, Committer, Definitions, Executor, Fault, Heartbeat, Node, Picker, Point, QueueSlots,
     Reaper, Roles, Settings, StepPoint, Timers, assemble,
 };
-use crate::error::SetupError;
-use crate::machine::{Machine, Registered};
-use crate::workflow::Workflow;
+use crate::error::{LookupError, SetupError};
 use outlast_core::{
     Claim, Error, Inspect, InstanceId, ManualClock, QueueSummary, Store, Timestamp, limits,
 };
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
@@ -30,7 +28,9 @@ const STEPS_MAX: u32 = 1_000;
 /// Changes of the time after which a run counts as endless.
 const JUMPS_MAX: u32 = 1_000;
 
-/// Runs machines in the calling task. It is also a [`Client`]: insert and signal through it.
+/// Runs machines, jobs and workflows in the calling task.
+///
+/// It starts and finds instances as an [`Engine`](crate::Engine) does.
 pub struct Harness {
     node: Arc<Node>,
     clock: ManualClock,
@@ -73,7 +73,7 @@ struct Crash {
 pub struct HarnessBuilder {
     store: Result<Client, Error>,
     clock: ManualClock,
-    machines: Vec<Result<Registered, SetupError>>,
+    definitions: Definitions,
     run_ahead: u32,
     jumps_max: u32,
     steps_max: u32,
@@ -91,6 +91,24 @@ impl Harness {
     /// Creates a harness on this store, which must take its time from `clock`.
     pub fn on(store: impl Store + Inspect, clock: ManualClock) -> HarnessBuilder {
         HarnessBuilder::new(Ok(Client::new(store)), clock)
+    }
+
+    /// Returns the client of the harness.
+    pub fn client(&self) -> &Client {
+        &self.node.client
+    }
+
+    /// Starts an instance: [`Client::start`].
+    pub async fn start<D: Durable>(&self, new: New<D>) -> crate::Result<Handle<D>> {
+        Ok(self.node.client.start(new).await?)
+    }
+
+    /// Returns the instance of `D` with this id or key: [`Client::handle`].
+    pub async fn handle<D: Durable>(
+        &self,
+        address: impl Into<Address<D>>,
+    ) -> Result<Handle<D>, LookupError> {
+        self.node.client.handle(address).await
     }
 
     /// Runs every instance that can run now, until none can, and reports what ran.
@@ -169,7 +187,7 @@ impl Harness {
     /// # Panics
     ///
     /// When it has no deadline.
-    pub async fn fire_deadline<M: Machine>(&mut self, of: impl Into<Awaited<M>>) {
+    pub async fn fire_deadline<D: Durable>(&mut self, of: impl Into<Address<D>>) {
         let expected = self.expect(of).await;
         let Some(deadline) = expected.instance().await_deadline else {
             panic!("it has no deadline to wait for: {expected:?}");
@@ -177,18 +195,18 @@ impl Harness {
         self.set_time(deadline.max(self.time())).await;
     }
 
-    /// Crashes the worker the next time a step of `M` reaches this point.
+    /// Crashes the worker the next time a step of `D` reaches this point.
     ///
     /// Another worker takes over, as after a reap: the step runs again, with one more attempt.
-    pub fn crash<M: Machine>(&mut self, step: impl Into<String>, point: Point) {
-        self.crash_at::<M>(step, point, 1);
+    pub fn crash<D: Durable>(&mut self, step: impl Into<String>, point: Point) {
+        self.crash_at::<D>(step, point, 1);
     }
 
     /// Like [`crash`](Harness::crash), at the `nth` time, counted from 1.
     ///
     /// A workflow has one step, `run`, which reaches its commit once for each commit.
-    pub fn crash_at<M: Machine>(&mut self, step: impl Into<String>, point: Point, nth: u32) {
-        self.die(Some((M::NAME, step.into())), point, nth);
+    pub fn crash_at<D: Durable>(&mut self, step: impl Into<String>, point: Point, nth: u32) {
+        self.die(Some((D::NAME, step.into())), point, nth);
     }
 
     /// Like [`crash_at`](Harness::crash_at), for any machine and step.
@@ -212,11 +230,9 @@ impl Harness {
     /// # Panics
     ///
     /// When there is no such instance.
-    pub async fn expect<M: Machine>(&self, of: impl Into<Awaited<M>>) -> Expected<M> {
-        let Some(target) = of.into().target() else {
-            panic!("the holder of the key ended during the insert; insert again");
-        };
-        let found = stored(self.node.client.get(target.clone()).await);
+    pub async fn expect<D: Durable>(&self, of: impl Into<Address<D>>) -> Expected<D> {
+        let target = of.into().target();
+        let found = stored(self.node.client.find(target.clone()).await);
         let Some(instance) = found else {
             panic!("there is no instance {target:?}");
         };
@@ -323,22 +339,22 @@ impl HarnessBuilder {
         HarnessBuilder {
             store,
             clock,
-            machines: Vec::new(),
+            definitions: Definitions::default(),
             run_ahead: Settings::default().run_ahead,
             jumps_max: JUMPS_MAX,
             steps_max: STEPS_MAX,
         }
     }
 
-    /// Adds a machine or a job.
-    pub fn machine<M: Machine>(mut self, machine: M) -> HarnessBuilder {
-        self.machines.push(Registered::new(machine));
+    /// Runs this machine, job or workflow.
+    pub fn register<K>(mut self, definition: impl Register<K>) -> HarnessBuilder {
+        self.definitions.register(definition);
         self
     }
 
-    /// Adds a workflow.
-    pub fn workflow<W: Workflow>(mut self, workflow: W) -> HarnessBuilder {
-        self.machines.push(Registered::workflow(workflow));
+    /// Provides a value that code takes by its type, as [`Data<T>`](crate::Data).
+    pub fn provide<T: Send + Sync + 'static>(mut self, value: T) -> HarnessBuilder {
+        self.definitions.provide(value);
         self
     }
 
@@ -385,7 +401,7 @@ impl HarnessBuilder {
         };
         let watch = StepObserver::default();
         watch.lock().steps_max = self.steps_max;
-        let node = assemble(self.store?, settings, self.machines, Some(watch.fault()))?;
+        let node = assemble(self.store?, settings, self.definitions, Some(watch.fault()))?;
         let node = Arc::new(node);
         let (committer, outbox) = Committer::new(node.clone());
         let harness = Harness {
@@ -473,14 +489,6 @@ impl Crash {
             *machine == moment.claim.machine && *step == moment.claim.step
         });
         is_meant && self.point == moment.point
-    }
-}
-
-impl Deref for Harness {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.node.client
     }
 }
 

@@ -8,55 +8,50 @@
 //! use outlast::prelude::*;
 //! use outlast::testing::{Harness, Point};
 //! # struct Checkout;
-//! # #[derive(Serialize, Deserialize)]
-//! # #[serde(tag = "step", content = "state", rename_all = "snake_case")]
-//! # enum Order { Start { number: u64 }, Ship { number: u64 } }
-//! # #[derive(Serialize, Deserialize)]
-//! # struct PaymentConfirmed { amount: u64 }
-//! # impl Signal for PaymentConfirmed { const NAME: &'static str = "payment_confirmed"; }
+//! # #[steps] enum Order { Start { number: u64 }, Ship { number: u64 } }
+//! # #[derive(Signal, Serialize, Deserialize)] struct PaymentConfirmed { amount: u64 }
 //! # impl Machine for Checkout {
 //! #     const NAME: &'static str = "checkout";
 //! #     type State = Order;
 //! #     type Output = u64;
 //! #     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
-//! #         Ok(match state {
-//! #             Order::Start { number } => wait_for([PaymentConfirmed::NAME])
-//! #                 .timeout(Duration::from_secs(3600)).then(Order::Ship { number }),
+//! #         match state {
+//! #             Order::Start { number } => wait_for::<PaymentConfirmed>().timeout(HOUR).then(Order::Ship { number }),
 //! #             Order::Ship { .. } => match cx.received::<PaymentConfirmed>()? {
-//! #                 Some(paid) => Outcome::done(paid.amount),
-//! #                 None => Outcome::fail("payment never came"),
+//! #                 Some(paid) => done(paid.amount),
+//! #                 None => fail("payment never came"),
 //! #             },
-//! #         })
+//! #         }
 //! #     }
 //! # }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut harness = Harness::builder().machine(Checkout).build().await?;
+//! # async fn main() -> outlast::Result<()> {
+//! let mut harness = Harness::builder().register(Checkout).build().await?;
 //!
 //! // The order waits for its payment, and the worker that ships it crashes once.
-//! let paid = harness.insert(New::<Checkout>(Order::Start { number: 1 })).await?;
+//! let paid = harness.start(Checkout::with(Order::Start { number: 1 })).await?;
 //! harness.run().await;
-//! harness.expect(paid).await.awaits(["payment_confirmed"]).at_step("ship");
-//! harness.signal(paid.id().unwrap(), PaymentConfirmed { amount: 100 }).await?;
+//! harness.expect(&paid).await.awaits(["payment_confirmed"]).at_step("ship");
+//! paid.signal(PaymentConfirmed { amount: 100 }).await?;
 //! harness.crash::<Checkout>("ship", Point::BeforeCommit);
 //! let report = harness.run().await;
 //! assert_eq!((report.crashes, report.done), (1, 1));
-//! harness.expect(paid).await.is_done_with(&100);
+//! harness.expect(&paid).await.is_done_with(&100);
 //!
 //! // The wait times out after an hour, without waiting.
-//! let unpaid = harness.insert(New::<Checkout>(Order::Start { number: 2 })).await?;
+//! let unpaid = harness.start(Checkout::with(Order::Start { number: 2 })).await?;
 //! harness.run().await;
-//! harness.advance(Duration::from_secs(3600)).await;
+//! harness.advance(HOUR).await;
 //! harness.run().await;
-//! harness.expect(unpaid).await.is_failed_with("payment never came");
+//! harness.expect(&unpaid).await.is_failed_with("payment never came");
 //!
 //! // An operator cancels the order, and its machine decides how it ends.
-//! let unwanted = harness.insert(New::<Checkout>(Order::Start { number: 3 })).await?;
+//! let unwanted = harness.start(Checkout::with(Order::Start { number: 3 })).await?;
 //! harness.run().await;
-//! harness.cancel(unwanted.id().unwrap(), Note::by("ada").because("too dear")).await?;
+//! unwanted.cancel(outlast::Note::by("ada").because("too dear")).await?;
 //! harness.run().await;
-//! harness.expect(unwanted).await.is_cancelled_with("ada: too dear");
+//! harness.expect(&unwanted).await.is_cancelled_with("ada: too dear");
 //! # Ok(())
 //! # }
 //! ```
@@ -72,5 +67,5 @@ mod run_report;
 pub use crate::engine::Point;
 pub use expect::Expected;
 pub use harness::{Harness, HarnessBuilder};
-pub use replay::{ReplayError, replay, replay_with};
+pub use replay::{Replay, ReplayError};
 pub use run_report::RunReport;

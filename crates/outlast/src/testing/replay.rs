@@ -1,10 +1,11 @@
 //! Replays of recorded histories against the current code.
 
+use crate::definition::{Needs, Provided};
+use crate::error::SetupError;
 use crate::workflow::{ExportedRun, Session, Workflow};
-use outlast_core::Invalid;
-use std::fmt;
+use outlast_core::{Invalid, MachineVersion};
 
-/// Replays an exported history against the code of a workflow.
+/// A replay of an exported history against the code of a workflow.
 ///
 /// `outlast export` writes such histories. The error says where code and history differ.
 ///
@@ -16,20 +17,11 @@ use std::fmt;
 ///
 /// ```
 /// use outlast::prelude::*;
-/// use outlast::testing::replay;
+/// use outlast::testing::Replay;
 ///
-/// #[derive(Default)]
-/// struct Greet;
-///
-/// impl Workflow for Greet {
-///     const NAME: &'static str = "greet";
-///     type Input = String;
-///     type Output = String;
-///
-///     async fn run(&self, flow: Flow, name: String) -> FlowResult<String> {
-///         let text = flow.step("compose", async || Ok::<_, String>(format!("Hello {name}"))).await?;
-///         Ok(text)
-///     }
+/// #[workflow]
+/// async fn greet(flow: Flow, name: String) -> FlowResult<String> {
+///     flow.step("compose", async || Ok::<_, String>(format!("Hello {name}"))).await
 /// }
 ///
 /// let recorded = r#"{ "format": 1, "instance": 7, "workflow": "greet", "version": 1, "run": 1, "status": "done",
@@ -37,43 +29,79 @@ use std::fmt;
 ///         { "seq": 1, "at": 0, "kind": "run_started", "data": { "seed": 1 } },
 ///         { "seq": 2, "at": 0, "kind": "step_completed", "call": 1, "name": "compose", "data": { "result": "Hello Ada" } },
 ///         { "seq": 3, "at": 0, "kind": "run_completed", "data": {} } ] }"#;
-/// replay::<Greet>(recorded).unwrap();
+/// Replay::of(greet).check(recorded).unwrap();
 ///
 /// let other = recorded.replace("compose", "write");
-/// let difference = replay::<Greet>(&other).unwrap_err().to_string();
+/// let difference = Replay::of(greet).check(&other).unwrap_err().to_string();
 /// assert!(difference.contains(r#"step_completed "write" of call 1"#), "{difference}");
 /// assert!(difference.contains(r#"call 1: step "compose""#), "{difference}");
 /// ```
-pub fn replay<W: Workflow + Default>(history: &str) -> Result<(), ReplayError> {
-    replay_with(W::default(), history)
+#[derive(Debug)]
+#[must_use = "call check with a history"]
+pub struct Replay<W> {
+    workflow: W,
+    provided: Provided,
+    provided_twice: Option<&'static str>,
 }
 
-/// Like [`replay`], for a workflow without `Default`.
-pub fn replay_with<W: Workflow>(workflow: W, history: &str) -> Result<(), ReplayError> {
-    let history = ExportedRun::parse(history).map_err(ReplayError::Unreadable)?;
-    if history.workflow != W::NAME || history.version != W::VERSION {
-        let reason = format!(
-            "is of {}/{}, and the code is {}/{}",
-            history.workflow,
-            history.version,
-            W::NAME,
-            W::VERSION
-        );
-        return Err(ReplayError::Unreadable(Invalid::new("history", reason)));
+impl<W: Workflow> Replay<W> {
+    /// Prepares a replay against this workflow.
+    pub fn of(workflow: W) -> Replay<W> {
+        Replay {
+            workflow,
+            provided: Provided::default(),
+            provided_twice: None,
+        }
     }
-    let mismatch = Session::replayed(workflow, history).map_err(ReplayError::Unreadable)?;
-    match mismatch {
-        Some((expected, found)) => Err(ReplayError::Differs { expected, found }),
-        None => Ok(()),
+
+    /// Provides a value that the code takes by its type. No step runs, so a fake is enough.
+    pub fn provide<T: Send + Sync + 'static>(mut self, value: T) -> Replay<W> {
+        self.provided_twice = self.provided_twice.or(self.provided.add(value).err());
+        self
+    }
+
+    /// Replays this history, a document that `outlast export` wrote.
+    pub fn check(self, history: &str) -> Result<(), ReplayError> {
+        let history = ExportedRun::parse(history).map_err(ReplayError::Unreadable)?;
+        if history.workflow != W::NAME || history.version != W::VERSION {
+            let reason = format!(
+                "is of {}/{}, and the code is {}/{}",
+                history.workflow,
+                history.version,
+                W::NAME,
+                W::VERSION
+            );
+            return Err(ReplayError::Unreadable(Invalid::new("history", reason)));
+        }
+        if let Some(type_name) = self.provided_twice {
+            return Err(SetupError::ProvidedTwice { type_name }.into());
+        }
+        let mut needs = Needs::default();
+        W::needs(&mut needs);
+        if let Some(missing) = self.provided.missing(&needs) {
+            let definition = MachineVersion::new(W::NAME, W::VERSION);
+            return Err(SetupError::MissingData { definition, missing }.into());
+        }
+        let mismatch = Session::replayed(self.workflow, history, self.provided);
+        match mismatch.map_err(ReplayError::Unreadable)? {
+            Some((expected, found)) => Err(ReplayError::Differs { expected, found }),
+            None => Ok(()),
+        }
     }
 }
 
 /// Why a history and the code do not fit.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplayError {
     /// The history cannot be read, or belongs to another workflow.
+    #[error(transparent)]
     Unreadable(Invalid),
+    /// A value that the code takes was not provided, or was provided twice.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
     /// The code makes another call than the history has.
+    #[error("the history has {expected}; the code has {found}")]
     Differs {
         /// The call of the history.
         expected: String,
@@ -81,16 +109,3 @@ pub enum ReplayError {
         found: String,
     },
 }
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReplayError::Unreadable(invalid) => invalid.fmt(f),
-            ReplayError::Differs { expected, found } => {
-                write!(f, "the history has {expected}; the code has {found}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReplayError {}

@@ -73,7 +73,7 @@ impl ChildRef {
 
     /// Returns the child; `None` before the history has it.
     ///
-    /// The history has a child once [`start_child`](Flow::start_child) has started it, or once it
+    /// The history has a child once [`spawn`](Flow::spawn) has started it, or once it
     /// was awaited alone. A child of a group is in it once it has ended or begun another run. The
     /// id stays the same over runs of the child.
     pub fn id(&self) -> Option<InstanceId> {
@@ -119,7 +119,7 @@ impl ChildRef {
             let payload = payload.map_err(|invalid| invalid.to_string())?;
             let mut message = NewSignal::new(child.into(), S::NAME, payload);
             message.dedup_key = Some(key);
-            let answers = client.signal_rows(vec![message]).await;
+            let answers = client.admin().signal_rows(vec![message]).await;
             let answers = answers.map_err(|error| error.to_string())?;
             Ok(match answers.first() {
                 // Only this call uses the key, so an earlier attempt has delivered the signal.
@@ -139,7 +139,7 @@ impl ChildRef {
         // Read when the call is made, so that the value is the same whenever the code runs again.
         let knows_end = self.status().is_some();
         self.send("cancel", move |client, child, _| async move {
-            let answer = client.cancel(child, note.clone()).await;
+            let answer = client.admin().cancel(child, note.clone()).await;
             Ok(match answer.map_err(|error| error.to_string())? {
                 CancelAnswer::Requested(_) | CancelAnswer::AlreadyRequested(_) => {
                     ChildCancelAnswer::Requested
@@ -188,7 +188,7 @@ async fn asked_before(
     child: InstanceId,
     note: &Note,
 ) -> Result<ChildCancelAnswer, String> {
-    let row = client.get(child).await.map_err(|error| error.to_string())?;
+    let row = client.find(child).await.map_err(|error| error.to_string())?;
     let Some(row) = row else {
         return Ok(ChildCancelAnswer::NotFound);
     };
@@ -215,7 +215,7 @@ async fn find(flow: &Flow, client: &Client, call: i32) -> Result<InstanceId, Str
         }
         (it.round, it.position)
     };
-    let children = client.children_of(flow.id(), round).await;
+    let children = client.admin().children_of(flow.id(), round).await;
     let children = children.map_err(|error| error.to_string())?;
     let child = children.iter().find(|child| child.position == position);
     let child = child.map(|child| child.id);

@@ -1,7 +1,13 @@
 //! `FlowError`: the error of a workflow and of its calls.
 
+use super::Flow;
 use super::replay::events::{Ended, Failed};
+use crate::definition::Fails;
+use crate::machine::ErrorValue;
 use outlast_core::{InstanceId, Invalid, Json};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::any::type_name;
 use std::error::Error;
 use std::fmt;
 
@@ -11,6 +17,7 @@ use std::fmt;
 /// text includes the causes.
 ///
 /// ```
+/// use outlast::FlowError;
 /// use outlast::prelude::*;
 ///
 /// fn load() -> anyhow::Result<u64> {
@@ -41,10 +48,23 @@ pub struct FlowError {
     call: Option<i32>,
     child: Option<InstanceId>,
     source: Box<dyn Error + Send + Sync>,
+    /// The value with which a child failed.
+    recorded: Option<RecordedValue>,
+    /// The value with which the workflow fails.
+    value: Option<ErrorValue>,
     /// The input of the next run, from [`Flow::continue_as_new`](super::Flow::continue_as_new).
     renewal: Option<Json>,
     /// Whether the history has an answer that does not fit the type in the code.
     is_unreadable: bool,
+}
+
+/// An error value in the history.
+struct RecordedValue {
+    call: i32,
+    machine: String,
+    value: Json,
+    /// The workflow whose history has it.
+    flow: Option<Flow>,
 }
 
 /// The kind of failure.
@@ -55,7 +75,7 @@ pub enum FlowErrorKind {
     ///
     /// It returned an error, panicked, took too long, or returned a value that cannot be stored.
     Step,
-    /// A job that was started as an [activity](super::Flow::activity) has failed.
+    /// A job that the workflow [ran](super::Flow::run) has failed.
     ActivityFailed,
     /// Such a job was cancelled.
     ActivityCancelled,
@@ -108,6 +128,8 @@ impl FlowError {
             call: None,
             child: None,
             source: error.into(),
+            recorded: None,
+            value: None,
             renewal: None,
             is_unreadable: false,
         }
@@ -164,11 +186,113 @@ impl FlowError {
             | FlowErrorKind::Other => "was not started, or was removed",
         };
         let reason = ended.error.as_deref().unwrap_or("no reason given");
+        let is_failed = how == "failed";
+        let value = ended.result.clone().filter(|_| is_failed);
         FlowError {
             call: Some(call),
             child: ended.child,
+            recorded: value.map(|value| RecordedValue {
+                call,
+                machine: name.to_owned(),
+                value,
+                flow: None,
+            }),
             ..FlowError::with(kind, format!("{name} {how}: {reason}"))
         }
+    }
+
+    /// Names the workflow whose history has the error.
+    pub(super) fn within(mut self, flow: &Flow) -> FlowError {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.flow = Some(flow.clone());
+        }
+        self
+    }
+
+    /// Returns the error with which a child of `D` failed; otherwise the unchanged error.
+    ///
+    /// A child of `D` that failed with a text, or ended otherwise, has no such error. A stored
+    /// value that `D::Error` does not read blocks the workflow, as any other mismatch with the
+    /// history does: neither side guesses.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+    /// enum ChargeError {
+    ///     #[error("the card was declined")]
+    ///     Declined,
+    ///     #[error("the bank is closed until {0}")]
+    ///     Closed(String),
+    /// }
+    ///
+    /// #[job(attempts = 1)]
+    /// async fn charge(amount: u64) -> Result<u64, ChargeError> {
+    ///     Err(ChargeError::Declined)
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn pay(flow: Flow, amount: u64) -> FlowResult<String> {
+    ///     let error = match flow.run(charge::with(amount)).await {
+    ///         Ok(receipt) => return Ok(format!("receipt {receipt}")),
+    ///         Err(error) => error.downcast::<charge>()?,
+    ///     };
+    ///     Ok(match error {
+    ///         ChargeError::Declined => "ask for another card".into(),
+    ///         ChargeError::Closed(until) => format!("try again after {until}"),
+    ///     })
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> outlast::Result<()> {
+    /// # let engine = Engine::sqlite_in_memory()?.register(pay).register(charge).start().await?;
+    /// # let paid = engine.start(pay::with(100)).await?;
+    /// # assert_eq!(paid.output().await?, "ask for another card");
+    /// # engine.shutdown().await
+    /// # }
+    /// ```
+    pub fn downcast<D: Fails>(self) -> Result<D::Error, FlowError>
+    where
+        D::Error: Error + DeserializeOwned + Send + Sync + 'static,
+    {
+        let recorded = self.recorded.as_ref();
+        let Some(recorded) = recorded.filter(|it| it.machine == D::NAME) else {
+            return self.downcast_source();
+        };
+        match recorded.value.decode() {
+            Ok(error) => Ok(error),
+            Err(invalid) => {
+                if let Some(flow) = &recorded.flow {
+                    let found = format!(
+                        "the type {}, which does not read the stored error: {invalid}",
+                        type_name::<D::Error>()
+                    );
+                    flow.lock().block_unread(recorded.call, found);
+                }
+                Err(self)
+            }
+        }
+    }
+
+    fn downcast_source<E: Error + 'static>(self) -> Result<E, FlowError> {
+        match self.source.downcast::<E>() {
+            Ok(error) => Ok(*error),
+            Err(source) => Err(FlowError { source, ..self }),
+        }
+    }
+
+    /// Stores the error as a value too, if it is of type `D::Error`: callers can read it by type.
+    ///
+    /// `#[workflow(error = ..)]` does so itself.
+    pub fn typed<D: Fails>(mut self) -> FlowError
+    where
+        D::Error: Error + Serialize + 'static,
+    {
+        let error = self.source.downcast_ref::<D::Error>();
+        self.value = error.map(ErrorValue::of).or(self.value);
+        self
+    }
+
+    pub(super) fn take_value(&mut self) -> Option<ErrorValue> {
+        self.value.take()
     }
 
     /// Returns the kind of failure.
@@ -191,8 +315,10 @@ impl FlowError {
         self.child
     }
 
-    /// Returns the original error if it has this type. An error that comes from the history is a
-    /// text.
+    /// Returns the original error if it has this type.
+    ///
+    /// An error that comes from the history is a text; [`downcast`](FlowError::downcast) reads
+    /// its value.
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         self.source.downcast_ref()
     }

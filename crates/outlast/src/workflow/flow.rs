@@ -3,17 +3,18 @@
 //! The code of users calls it. It only registers calls: the session decides what is written and
 //! sent.
 
-use super::call::{Activity, Call, Child, Parts, Plain};
+use super::call::{Call, Parts, Starting};
 use super::children::ChildRef;
 use super::group::{All, Group};
 use super::replay::events::{CallKind, Failed};
 use super::replay::runtime::{Ask, ChildStart, Runtime};
 use super::select::{Choices, Select, Within};
 use super::waiting::Work;
-use super::{FlowError, FlowResult, Run, Workflow};
+use super::{FlowError, FlowResult};
 use crate::client::Client;
-use crate::machine::{Job, Machine, New, RetryPolicy, Signal};
-use outlast_core::{InstanceId, Invalid, Json, NewInstance, Timestamp, limits};
+use crate::definition::{Data, Durable, MissingData, New, Provided};
+use crate::machine::Signal;
+use outlast_core::{InstanceId, Json, Timestamp, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::{self, Display};
@@ -27,9 +28,8 @@ use std::time::{Duration, SystemTime};
 /// | to | write |
 /// |---|---|
 /// | run code here and record its result | [`step`](Flow::step) |
-/// | run a job, with its own retries | [`activity`](Flow::activity) |
-/// | start a workflow or machine and wait | [`child`](Flow::child), [`machine`](Flow::machine) |
-/// | start a workflow and wait later | [`start_child`](Flow::start_child) |
+/// | run a job, a workflow or a machine and wait | [`run`](Flow::run) |
+/// | start one and wait later | [`spawn`](Flow::spawn) |
 /// | wait for several calls | [`all`](Flow::all) |
 /// | wait for the first of several calls | [`select`](Flow::select) |
 /// | sleep; bound a wait | [`sleep`](Flow::sleep), [`deadline`](Flow::deadline) |
@@ -47,12 +47,16 @@ struct FlowInner {
     runtime: Mutex<Runtime>,
     /// Sends signals and cancel requests to children; `None` where nothing may be sent.
     client: Option<Client>,
+    provided: Provided,
 }
 
 impl Flow {
-    pub(super) fn new(runtime: Runtime, client: Option<Client>) -> Flow {
-        let runtime = Mutex::new(runtime);
-        Flow(Arc::new(FlowInner { runtime, client }))
+    pub(super) fn new(runtime: Runtime, client: Option<Client>, provided: Provided) -> Flow {
+        Flow(Arc::new(FlowInner {
+            runtime: Mutex::new(runtime),
+            client,
+            provided,
+        }))
     }
 
     /// Locks the runtime, and ignores poisoning.
@@ -66,6 +70,12 @@ impl Flow {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the result of a finished call.
+    pub(super) fn answer(&self, call: i32) -> FlowResult<Json> {
+        let answer = self.lock().answer(call);
+        answer.map_err(|error| error.within(self))
+    }
+
     pub(super) fn client(&self) -> Option<&Client> {
         self.0.client.as_ref()
     }
@@ -75,9 +85,8 @@ impl Flow {
     /// The closure may run again when the worker dies before that, so its effects must be
     /// idempotent. A [`uuid`](Flow::uuid) drawn before the step is a key for that.
     ///
-    /// An error, a panic and a timeout are recorded too; the call then returns the error. Use an
-    /// [activity](Flow::activity) for code that should be retried. The closure cannot make calls
-    /// of the flow.
+    /// An error, a panic and a timeout are recorded too; the call then returns the error. [Run a
+    /// job](Flow::run) for code that should be retried. The closure cannot make calls of the flow.
     pub fn step<'a, T, E, F, Fut>(&self, name: &str, closure: F) -> Call<'a, T>
     where
         T: Serialize + DeserializeOwned + 'static,
@@ -111,45 +120,41 @@ impl Flow {
         Call::new(self, parts)
     }
 
-    /// Runs a job as a child on its own queue, with its own retries, time limit and backoff.
+    /// Starts a job, a workflow or a machine as a child, and waits for its output.
     ///
-    /// These settings are fixed when the job is scheduled.
-    pub fn activity<J: Job>(&self, job: J, args: J::Args) -> Call<'static, J::Output, Activity> {
-        let _ = job;
-        let policy = RetryPolicy::of::<J>();
-        let row = NewInstance::try_from(New::<J>(args));
-        self.instance(CallKind::Activity, J::NAME, row, Some(policy))
-    }
-
-    /// Starts another workflow as a child and waits for it.
-    pub fn child<W: Workflow>(&self, input: W::Input) -> Call<'static, W::Output, Child> {
-        self.machine(Run::<W>(input))
-    }
-
-    /// Starts a machine as a child and waits for it: `flow.machine(New::<LineItem>(..))`.
-    pub fn machine<M: Machine>(&self, new: New<M>) -> Call<'static, M::Output, Child> {
-        self.instance(CallKind::Child, M::NAME, NewInstance::try_from(new), None)
-    }
-
-    /// Starts another workflow as a child, and returns a handle once the start is committed.
-    pub fn start_child<W: Workflow>(&self, input: W::Input) -> super::Starting<W::Output> {
-        self.child::<W>(input).start()
-    }
-
-    fn instance<T, K>(
-        &self,
-        kind: CallKind,
-        name: &str,
-        row: Result<NewInstance, Invalid>,
-        policy: Option<RetryPolicy>,
-    ) -> Call<'static, T, K> {
-        let parts = row.map(|row| Parts {
-            kind,
-            name: name.to_owned(),
+    /// The child runs in its own queue, on any worker. A job is retried as it declares; its retry
+    /// policy is fixed when the job is scheduled. [`timeout`](Call::timeout) limits the wait, and
+    /// the options of [`New`] say how the child runs:
+    ///
+    /// ```
+    /// # use outlast::store::ClosePolicy;
+    /// # use outlast::prelude::*;
+    /// # #[job] async fn pack(item: u32) -> std::io::Result<String> { Ok(String::new()) }
+    /// # #[workflow] async fn ship(flow: Flow, parcel: String) -> FlowResult<u64> { Ok(1) }
+    /// # async fn example(flow: Flow) -> FlowResult<Option<u64>> {
+    /// let parcel = flow.run(pack::with(7).queue("packing").max_attempts(3)).await?;
+    /// let shipping = ship::with(parcel).on_parent_close(ClosePolicy::RequestCancel);
+    /// let tracking = flow.run(shipping).timeout(DAY).await?; // None after a day
+    /// # Ok(tracking) }
+    /// ```
+    pub fn run<D: Durable>(&self, new: New<D>) -> Call<'static, D::Output> {
+        let parts = new.into_parts().map(|(row, policy)| Parts {
+            kind: match policy {
+                Some(_) => CallKind::Activity,
+                None => CallKind::Child,
+            },
+            name: D::NAME.to_owned(),
             ask: Ask::Child(Box::new(ChildStart::new(row, policy))),
             work: None,
         });
         Call::new(self, parts)
+    }
+
+    /// Starts a job, a workflow or a machine as a child, and returns once the start is committed.
+    ///
+    /// The handle can be awaited later: `flow.spawn(..).await?.join().await?`.
+    pub fn spawn<D: Durable>(&self, new: New<D>) -> Starting<D::Output> {
+        Starting::new(self.run(new))
     }
 
     /// Waits for all calls of a group, and returns the results in the shape of the group.
@@ -163,15 +168,13 @@ impl Flow {
     ///
     /// ```
     /// # use outlast::prelude::*;
-    /// # struct Pack; impl Job for Pack { const NAME: &'static str = "pack"; type Args = u32; type Output = String;
-    /// # async fn perform(&self, item: u32, _: &Context) -> Result<String, JobError> { Ok(String::new()) } }
-    /// # struct Label; impl Workflow for Label { const NAME: &'static str = "label"; type Input = u32; type Output = u64;
-    /// # async fn run(&self, _: Flow, _: u32) -> FlowResult<u64> { Ok(1) } }
+    /// # #[job] async fn pack(item: u32) -> std::io::Result<String> { Ok(String::new()) }
+    /// # #[workflow] async fn print_label(flow: Flow, order: u32) -> FlowResult<u64> { Ok(1) }
     /// # async fn example(flow: Flow, items: Vec<u32>) -> FlowResult<(u64, Vec<String>)> {
     /// let (label, parcels) = flow
     ///     .all((
-    ///         flow.child::<Label>(7),
-    ///         items.into_iter().map(|item| flow.activity(Pack, item)).collect::<Vec<_>>(),
+    ///         flow.run(print_label::with(7_u32)),
+    ///         items.into_iter().map(|item| flow.run(pack::with(item))).collect::<Vec<_>>(),
     ///     ))
     ///     .await?;
     /// # Ok((label, parcels)) }
@@ -192,7 +195,7 @@ impl Flow {
     }
 
     /// Waits for a duration, by the database's clock.
-    pub fn sleep(&self, duration: Duration) -> Call<'static, (), Plain> {
+    pub fn sleep(&self, duration: Duration) -> Call<'static, ()> {
         let parts = limits::check_delay("timer", duration).map(|()| Parts {
             kind: CallKind::Timer,
             name: String::new(),
@@ -213,7 +216,7 @@ impl Flow {
     /// Waits for the next signal of this type, in the order of arrival.
     ///
     /// A signal that came earlier is not lost.
-    pub fn signal<S: Signal>(&self) -> Call<'static, S, Plain> {
+    pub fn signal<S: Signal>(&self) -> Call<'static, S> {
         let parts = limits::check_name("signal", S::NAME).map(|()| Parts {
             kind: CallKind::Signal,
             name: S::NAME.to_owned(),
@@ -290,9 +293,18 @@ impl Flow {
         Err(FlowError::renewal(input))
     }
 
-    /// Creates an error of this workflow, for people to read.
-    pub fn fail(&self, reason: impl Display) -> FlowError {
-        FlowError::new(reason.to_string())
+    /// Returns an error of this workflow, for people to read: return it from the workflow.
+    pub fn fail<T>(&self, reason: impl Display) -> FlowResult<T> {
+        Err(FlowError::new(reason.to_string()))
+    }
+
+    /// Returns the value of this type that the builder was given.
+    ///
+    /// A type in [`needs`](crate::Workflow::needs) is certainly there. Functions with
+    /// [`#[workflow]`](crate::workflow) take the value as a parameter. Use it inside steps: what
+    /// it answers is not recorded.
+    pub fn data<T: Send + Sync + 'static>(&self) -> Result<Data<T>, MissingData> {
+        self.0.provided.get()
     }
 
     /// Runs code whose calls still work after the workflow was asked to end: for cleaning up.
@@ -364,7 +376,7 @@ impl Flow {
     }
 
     /// Returns the number of this run of the instance, counted from 1.
-    pub fn run(&self) -> i32 {
+    pub fn run_number(&self) -> i32 {
         self.lock().identity.run
     }
 

@@ -7,62 +7,36 @@
 //! ```
 //! use outlast::prelude::*;
 //!
-//! struct Charge;
-//!
-//! impl Job for Charge {
-//!     const NAME: &'static str = "charge";
-//!     type Args = u64;
-//!     type Output = String;
-//!
-//!     async fn perform(&self, amount: u64, _cx: &Context) -> Result<String, JobError> {
-//!         Ok(format!("receipt over {amount}"))
-//!     }
+//! #[job]
+//! async fn charge(amount: u64) -> std::io::Result<String> {
+//!     Ok(format!("receipt over {amount}"))
 //! }
 //!
-//! #[derive(Serialize, Deserialize)]
+//! #[derive(Signal, Serialize, Deserialize)]
 //! struct Approved {
 //!     by: String,
 //! }
 //!
-//! impl Signal for Approved {
-//!     const NAME: &'static str = "approved";
-//! }
-//!
-//! struct Purchase;
-//!
-//! impl Workflow for Purchase {
-//!     const NAME: &'static str = "purchase";
-//!     type Input = u64;
-//!     type Output = String;
-//!
-//!     async fn run(&self, flow: Flow, amount: u64) -> FlowResult<String> {
-//!         let day = Duration::from_secs(24 * 3600);
-//!         let Some(approved) = flow.signal::<Approved>().timeout(day).await? else {
-//!             return Err(flow.fail("nobody approved"));
-//!         };
-//!         let receipt = flow.activity(Charge, amount).await?;
-//!         Ok(format!("{receipt}, approved by {}", approved.by))
-//!     }
+//! #[workflow]
+//! async fn purchase(flow: Flow, amount: u64) -> FlowResult<String> {
+//!     let Some(approved) = flow.signal::<Approved>().timeout(DAY).await? else {
+//!         return flow.fail("nobody approved");
+//!     };
+//!     let receipt = flow.run(charge::with(amount)).await?;
+//!     Ok(format!("{receipt}, approved by {}", approved.by))
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let engine = Engine::builder(Sqlite::in_memory()?)
-//!     .workflow(Purchase)
-//!     .machine(Charge)
-//!     .queue("default", 10)
-//!     .start()
-//!     .await?;
-//! let id = engine.insert(Run::<Purchase>(100).key("purchase:1")).await?;
-//! engine.signal(Purchase::key("purchase:1"), Approved { by: "Ada".into() }).await?;
-//! let receipt = engine.wait(id, Duration::from_secs(10)).await?;
-//! assert_eq!(receipt, "receipt over 100, approved by Ada");
-//! engine.shutdown().await;
-//! # Ok(())
+//! # async fn main() -> outlast::Result<()> {
+//! let engine = Engine::sqlite_in_memory()?.register(purchase).register(charge).start().await?;
+//! let order = engine.start(purchase::with(100).key("purchase:1")).await?;
+//! order.signal(Approved { by: "Ada".into() }).await?;
+//! assert_eq!(order.output().await?, "receipt over 100, approved by Ada");
+//! engine.shutdown().await
 //! # }
 //! ```
 //!
-//! Implement [`Workflow`], call [`Flow`] in its code, and start it with [`Run`](fn@Run).
+//! [`Flow`] has the calls of a workflow. A workflow with fields implements [`Workflow`].
 
 mod call;
 mod children;
@@ -75,9 +49,9 @@ mod select;
 mod view;
 mod waiting;
 
-pub use call::{Activity, Awaiting, Call, Child, Joining, Plain, Started, Starting};
+pub use call::{Awaiting, Call, Joining, Started, Starting};
 pub use children::{ChildCancelAnswer, ChildRef, ChildSignalAnswer};
-pub use definition::{Begin, FlowResult, Run, Running, Workflow};
+pub use definition::{FlowResult, Workflow};
 pub use error::{FlowError, FlowErrorKind};
 pub use flow::{Flow, StepFailure, Uncancellable};
 pub use group::{All, Group};

@@ -111,6 +111,10 @@ impl Waiting {
         shape: &mut impl ResultShape,
         cx: &mut Context<'_>,
     ) -> Poll<FlowResult<()>> {
+        // The code may have gone on after an error that it could not read.
+        if self.flow.lock().blocked.is_some() {
+            return Poll::Pending;
+        }
         if let Some(spread) = self.asked.take() {
             self.register(spread)?;
         }
@@ -235,11 +239,11 @@ impl Waiting {
         let gathered = gather(&mut || {
             last = places.next().and_then(|place| self.leaf(place));
             let call = last.expect("there are as many calls as the shape has members");
-            self.flow.lock().answer(call)
+            self.flow.answer(call)
         });
         match (gathered, last) {
             (Err(error), Some(call))
-                if error.is_unreadable() && self.flow.lock().block_unread(call, &error) =>
+                if error.is_unreadable() && self.block_unread(call, &error) =>
             {
                 Poll::Pending
             }
@@ -247,9 +251,14 @@ impl Waiting {
         }
     }
 
+    fn block_unread(&self, call: i32, error: &FlowError) -> bool {
+        let found = format!("a type that does not fit the stored value: {error}");
+        self.flow.lock().block_unread(call, found)
+    }
+
     /// Returns the failure of a call.
     pub(super) fn failure<T>(&self, call: i32) -> FlowResult<T> {
-        match self.flow.lock().answer(call) {
+        match self.flow.answer(call) {
             Err(error) => Err(error),
             Ok(_) => Err(FlowError::new(format!("call {call} has not failed"))),
         }

@@ -11,9 +11,14 @@
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use outlast::prelude::*;
+// `Kid::with` needs it.
+pub(crate) use outlast::Workflow;
+use outlast::store::{
+    Child, Event, EventKind, HistoryRequest, Inspect, Instance, ManualClock, Store, Target,
+};
 use outlast::testing::{Harness, HarnessBuilder};
-use outlast::workflow::{Call, Running};
-use outlast::{Event, EventKind, HistoryRequest, Inspect, Instance, ManualClock, Store};
+use outlast::workflow::Call;
+use outlast::{Client, Durable, Id, InstanceId, JobError, Note, Status};
 use outlast_postgres::Postgres;
 use outlast_sqlite::Sqlite;
 use outlast_testbed::shared::{connect, return_schema, take_schema, url};
@@ -23,7 +28,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// Makes one test per store of each function `async fn a_sentence(ground: Ground)`.
 macro_rules! on_both_stores {
@@ -80,15 +84,15 @@ impl Ground {
     pub(crate) fn worker(&self) -> HarnessBuilder {
         let worker = (self.harness)().jumps_max(100);
         worker
-            .machine(Double)
-            .machine(Fails)
-            .machine(Turnstile)
-            .workflow(Kid)
+            .register(double)
+            .register(fails)
+            .register(Turnstile)
+            .register(Kid)
     }
 
     /// Creates a worker that runs this workflow and the children.
     pub(crate) async fn runs(&self, script: Script) -> Harness {
-        self.worker().workflow(script).build().await.unwrap()
+        self.worker().register(script).build().await.unwrap()
     }
 
     /// Creates a worker that runs only children.
@@ -98,7 +102,7 @@ impl Ground {
 
     /// Creates a worker that runs only the workflow of the test.
     pub(crate) async fn runs_only(&self, script: Script) -> Harness {
-        (self.harness)().workflow(script).build().await.unwrap()
+        (self.harness)().register(script).build().await.unwrap()
     }
 
     /// Creates a worker that has no machines yet.
@@ -234,23 +238,47 @@ where
     }))
 }
 
-impl Workflow for Script {
+impl Durable for Script {
     const NAME: &'static str = "script";
     type Input = Value;
     type Output = Value;
+}
 
+impl Workflow for Script {
     async fn run(&self, flow: Flow, input: Value) -> FlowResult<Value> {
         (self.0)(flow, input).await
     }
 }
 
-pub(crate) type Scripted = Id<Running<Script>>;
+pub(crate) type Scripted = Id<Script>;
+
+/// What starts, finds and signals instances: a harness, an engine or a client.
+pub(crate) trait HasClient {
+    fn client(&self) -> &Client;
+}
+
+impl HasClient for Client {
+    fn client(&self) -> &Client {
+        self
+    }
+}
+
+impl HasClient for Engine {
+    fn client(&self) -> &Client {
+        self.client()
+    }
+}
+
+impl HasClient for Harness {
+    fn client(&self) -> &Client {
+        self.client()
+    }
+}
 
 /// Starts the workflow of the test.
-pub(crate) async fn begin(client: &Client, input: impl Serialize) -> Scripted {
+pub(crate) async fn begin(on: &impl HasClient, input: impl Serialize) -> Scripted {
     let input = serde_json::to_value(input).unwrap();
-    let inserted = client.insert(Run::<Script>(input)).await.unwrap();
-    inserted.id().unwrap()
+    on.client().start(Script::with(input)).await.unwrap().id()
 }
 
 /// Starts the workflow of the test and runs everything that can run now.
@@ -258,6 +286,11 @@ pub(crate) async fn begin_and_run(harness: &mut Harness, input: impl Serialize) 
     let id = begin(harness, input).await;
     harness.run().await;
     id
+}
+
+/// The note of an operator.
+pub(crate) fn ada() -> Note {
+    Note::by("ada")
 }
 
 /// Returns the output of a workflow that is done.
@@ -275,8 +308,8 @@ pub(crate) fn reason(instance: &Instance) -> String {
     instance.last_error.clone().unwrap()
 }
 
-pub(crate) async fn get(client: &Client, target: impl Into<outlast::Target>) -> Instance {
-    client.get(target).await.unwrap().unwrap()
+pub(crate) async fn get(on: &impl HasClient, target: impl Into<Target>) -> Instance {
+    on.client().find(target).await.unwrap().unwrap()
 }
 
 /// Runs a workflow until nothing waits any more, and returns its output.
@@ -287,19 +320,23 @@ pub(crate) async fn result_of(ground: &Ground, script: Script, input: impl Seria
     output(&get(&harness, id).await)
 }
 
-pub(crate) async fn history(client: &Client, id: impl Into<InstanceId>, run: i32) -> Vec<Event> {
+pub(crate) async fn history(
+    on: &impl HasClient,
+    id: impl Into<InstanceId>,
+    run: i32,
+) -> Vec<Event> {
     let request = HistoryRequest {
         id: id.into(),
         run,
         after: 0,
         max: 10_000,
     };
-    client.history(request).await.unwrap().rows
+    on.client().admin().history(request).await.unwrap().rows
 }
 
 /// Returns the events of the first run of a workflow, each as words.
-pub(crate) async fn history_words(client: &Client, id: impl Into<InstanceId>) -> Vec<String> {
-    words(&history(client, id, 1).await)
+pub(crate) async fn history_words(on: &impl HasClient, id: impl Into<InstanceId>) -> Vec<String> {
+    words(&history(on, id, 1).await)
 }
 
 pub(crate) fn words(events: &[Event]) -> Vec<String> {
@@ -361,53 +398,30 @@ pub(crate) fn number(flow: &Flow, name: &'static str, result: u64) -> Call<'stat
     flow.step(name, async move || Ok::<_, String>(result))
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Go(pub(crate) u64);
 
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
-
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Halt(pub(crate) u64);
 
-impl Signal for Halt {
-    const NAME: &'static str = "halt";
-}
-
-pub(crate) struct Double;
-
-impl Job for Double {
-    const NAME: &'static str = "double";
-    type Args = u64;
-    type Output = u64;
-
-    async fn perform(&self, n: u64, _: &Context) -> Result<u64, JobError> {
-        Ok(2 * n)
-    }
+#[job]
+pub(crate) async fn double(n: u64) -> Result<u64, JobError> {
+    Ok(2 * n)
 }
 
 /// A job that fails with its argument, or is cancelled with it.
-pub(crate) struct Fails;
-
-impl Job for Fails {
-    const NAME: &'static str = "fails";
-    type Args = String;
-    type Output = u64;
-
-    async fn perform(&self, why: String, _: &Context) -> Result<u64, JobError> {
-        match why.strip_prefix("cancel: ") {
-            Some(reason) => Err(JobError::cancel(reason.to_owned())),
-            None => Err(JobError::fatal(why)),
-        }
+#[job]
+pub(crate) async fn fails(why: String) -> Result<u64, JobError> {
+    match why.strip_prefix("cancel: ") {
+        Some(reason) => Err(JobError::cancel(reason.to_owned())),
+        None => Err(JobError::fatal(why)),
     }
 }
 
 /// A machine that waits for a signal.
 pub(crate) struct Turnstile;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Turn {
     Wait(u64),
     Through(u64),
@@ -419,13 +433,13 @@ impl Machine for Turnstile {
     type Output = u64;
 
     async fn step(&self, state: Turn, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Turn::Wait(n) => wait_for([Go::NAME]).then(Turn::Through(n)),
+        match state {
+            Turn::Wait(n) => wait_for::<Go>().then(Turn::Through(n)),
             Turn::Through(n) => match cx.received::<Go>()? {
-                Some(Go(more)) => Outcome::done(n + more),
-                None => Outcome::fail("nobody came"),
+                Some(Go(more)) => done(n + more),
+                None => fail("nobody came"),
             },
-        })
+        }
     }
 }
 
@@ -451,19 +465,21 @@ pub(crate) enum Say {
     Stubborn(u64),
 }
 
-impl Workflow for Kid {
+impl Durable for Kid {
     const NAME: &'static str = "kid";
     type Input = Say;
     type Output = u64;
+}
 
+impl Workflow for Kid {
     async fn run(&self, flow: Flow, say: Say) -> FlowResult<u64> {
         match say {
             Say::Give(n) => Ok(n),
-            Say::Fail(why) => Err(flow.fail(why)),
+            Say::Fail(why) => flow.fail(why),
             Say::Wait => Ok(flow.signal::<Go>().await?.0),
             Say::WaitThenFail(why) => {
                 flow.signal::<Go>().await?;
-                Err(flow.fail(why))
+                flow.fail(why)
             }
             Say::Sleep(ms, n) => {
                 flow.sleep(Duration::from_millis(ms)).await?;
@@ -471,7 +487,7 @@ impl Workflow for Kid {
             }
             Say::SleepThenFail(ms, why) => {
                 flow.sleep(Duration::from_millis(ms)).await?;
-                Err(flow.fail(why))
+                flow.fail(why)
             }
             Say::ContinueAsNew(0) => Ok(flow.signal::<Go>().await?.0),
             Say::ContinueAsNew(more) => flow.continue_as_new(Say::ContinueAsNew(more - 1)),
@@ -484,19 +500,17 @@ impl Workflow for Kid {
 }
 
 /// Returns the children of a workflow from the store.
-pub(crate) async fn children(client: &Client, id: impl Into<InstanceId>) -> Vec<outlast::Child> {
-    client.children(id.into()).await.unwrap()
+pub(crate) async fn children(on: &impl HasClient, id: impl Into<InstanceId>) -> Vec<Child> {
+    on.client().admin().children(id.into()).await.unwrap()
 }
 
-pub(crate) async fn statuses(client: &Client, id: impl Into<InstanceId>) -> Vec<Status> {
-    let children = children(client, id).await;
+pub(crate) async fn statuses(on: &impl HasClient, id: impl Into<InstanceId>) -> Vec<Status> {
+    let children = children(on, id).await;
     children.iter().map(|child| child.status).collect()
 }
 
-pub(crate) async fn go(client: &Client, id: InstanceId, n: u64) {
-    let delivery = client.signal(id, Go(n)).await.unwrap();
-    assert!(
-        matches!(delivery, Delivery::Delivered { .. }),
-        "{delivery:?}"
-    );
+/// Sends [`Go`], which must be delivered and must be new.
+pub(crate) async fn go(on: &impl HasClient, id: InstanceId, n: u64) {
+    let sent = on.client().signal(id, Go(n)).await.unwrap();
+    assert!(sent.is_new, "{sent:?}");
 }

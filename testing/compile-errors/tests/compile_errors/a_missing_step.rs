@@ -17,9 +17,9 @@ impl Machine for Checkout {
     type Output = ();
 
     async fn step(&self, state: Order, _cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Order::Start { number } => Outcome::next(Order::Ship { number }),
-        })
+        match state {
+            Order::Start { number } => next(Order::Ship { number }),
+        }
     }
 }
 

@@ -23,7 +23,7 @@ impl Machine for Refund {
     type Output = ();
 
     async fn step(&self, _: Return, _cx: &Context) -> StepResult<Self> {
-        Ok(Outcome::done(()))
+        done(())
     }
 }
 
@@ -33,9 +33,9 @@ impl Machine for Checkout {
     type Output = ();
 
     async fn step(&self, state: Order, _cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Order::Start => wait_for(["returned"]).then(Return::Pay),
-        })
+        match state {
+            Order::Start => wait_for_named(["returned"]).then(Return::Pay),
+        }
     }
 }
 

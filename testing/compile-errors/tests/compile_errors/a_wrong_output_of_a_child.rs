@@ -1,6 +1,7 @@
 //! A child whose output is read as another type.
 
 use outlast::prelude::*;
+use outlast::{Job, JobError};
 
 struct Line;
 
@@ -29,16 +30,16 @@ impl Machine for Checkout {
     type Output = String;
 
     async fn step(&self, state: Order, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Order::Start => fan_out([New::<Line>(3)]).then(Order::Join),
+        match state {
+            Order::Start => fan_out([Line::with(3)]).then(Order::Join),
             Order::Join => {
                 let mut names: Vec<String> = Vec::new();
                 for child in cx.children::<Line>()? {
                     names.push(child.into_output()?);
                 }
-                Outcome::done(names.join(", "))
+                done(names.join(", "))
             }
-        })
+        }
     }
 }
 

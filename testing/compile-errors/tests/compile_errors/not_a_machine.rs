@@ -5,5 +5,5 @@ use outlast::prelude::*;
 struct Invoice;
 
 fn main() {
-    let _ = New::<Invoice>(42);
+    let _ = Invoice::with(42);
 }

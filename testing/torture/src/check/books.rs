@@ -15,8 +15,8 @@ pub(crate) struct Books {
     pub(super) inserted: HashMap<i64, Inserted>,
     /// Every insert that was ever requested.
     pub(super) asked: HashSet<u64>,
-    /// Acknowledged signals, with their targets.
-    pub(super) delivered: HashMap<i64, i64>,
+    /// How often a signal was acknowledged as new, by its target and its dedup key.
+    pub(super) delivered: HashMap<(i64, String), u64>,
     /// Trees whose end was acknowledged, and when.
     pub(super) trees_ended: HashMap<i64, i64>,
     /// The events of each worker, with their times.
@@ -51,10 +51,8 @@ impl Books {
                 self.inserted.insert(inserted.id, inserted);
             }
             Entry::Delivered {
-                signal, instance, ..
-            } => {
-                self.delivered.insert(signal, instance);
-            }
+                instance, dedup, ..
+            } => *self.delivered.entry((instance, dedup)).or_default() += 1,
             Entry::Worker { name, event, at } => {
                 self.workers.entry(name).or_default().push((event, at));
             }

@@ -210,7 +210,6 @@ impl History {
     fn delivered(&mut self, signal: i64) {
         let at = self.tick();
         self.entries.push(Entry::Delivered {
-            signal,
             instance: 1,
             dedup: format!("item:{signal}"),
             at,
@@ -423,7 +422,7 @@ fn a_signal_that_is_received_twice_breaks_i7() {
 fn a_signal_that_is_lost_breaks_i7() {
     let mut history = History::of_a_wait();
     history.delivered(8);
-    history.breaks("I7", "signal 8, which is not there");
+    history.breaks("I7", "signal item:8, which is not there");
     let mut history = History::default();
     history.start(1, "pack");
     history.signal(7, Op::Insert, false);

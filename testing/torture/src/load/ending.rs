@@ -3,6 +3,7 @@
 use super::Load;
 use crate::ledger::{Entry, now_us};
 use outlast::prelude::*;
+use outlast::{InstanceId, Note};
 
 /// A way to end an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,13 @@ impl Load {
                 if random.bool() {
                     // A cancelled instance takes time to finish, and a live one cannot be retried.
                     tokio::time::sleep(Duration::from_millis(random.u64(..100))).await;
-                    if load.client.retry(id, Note::by("torture")).await.is_ok() {
+                    if load
+                        .client
+                        .admin()
+                        .retry(id, Note::by("torture"))
+                        .await
+                        .is_ok()
+                    {
                         load.note_operated("retry", id).await;
                     }
                 }
@@ -69,10 +76,10 @@ impl Load {
     pub(super) async fn end(&self, id: InstanceId, ending: Ending) -> bool {
         let (client, note) = (&self.client, Note::by("torture"));
         let answer = match ending {
-            Ending::Cancel => client.cancel(id, note).await.map(drop),
-            Ending::Terminate => client.terminate(id, note).await.map(drop),
-            Ending::CancelTree => client.cancel_tree(id, note).await.map(drop),
-            Ending::TerminateTree => client.terminate_tree(id, note).await.map(drop),
+            Ending::Cancel => client.admin().cancel(id, note).await.map(drop),
+            Ending::Terminate => client.admin().terminate(id, note).await.map(drop),
+            Ending::CancelTree => client.admin().cancel_tree(id, note).await.map(drop),
+            Ending::TerminateTree => client.admin().terminate_tree(id, note).await.map(drop),
         };
         match answer {
             Ok(()) => self.note_operated(ending.name(), id).await,

@@ -5,6 +5,7 @@ use super::ending::Ending;
 use crate::ledger::{Entry, now_us};
 use crate::machines::{Family, Kin};
 use anyhow::Result;
+use outlast::InstanceId;
 use outlast::prelude::*;
 
 /// How often a required operation is tried.
@@ -22,7 +23,7 @@ impl Load {
 
     async fn start_family(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
-        let new = New::<Family>(Kin::Raise {
+        let new = Family::with(Kin::Raise {
             token,
             depth: random.u32(1..4),
             rounds: random.u32(1..3),
@@ -42,7 +43,12 @@ impl Load {
     pub(super) async fn end_some_of(&self, parent: InstanceId, mut random: fastrand::Rng) {
         for _ in 0..random.u32(1..4) {
             tokio::time::sleep(Duration::from_millis(random.u64(..600))).await;
-            let children = self.client.children(parent).await.unwrap_or_default();
+            let children = self
+                .client
+                .admin()
+                .children(parent)
+                .await
+                .unwrap_or_default();
             let target = match children.is_empty() || random.u32(..3) == 0 {
                 true => parent,
                 false => children[random.usize(..children.len())].id,
@@ -77,19 +83,16 @@ impl Load {
         };
         self.ledger.write(&asked).await;
         for _ in 0..TRIES_MAX {
-            let doomed = New::<Family>(Kin::Raise {
+            let doomed = Family::with(Kin::Raise {
                 token,
                 depth,
                 rounds: 1,
                 doomed: true,
             });
-            match self
-                .client
-                .insert(doomed.key(format!("doomed:{token}")))
-                .await
-            {
-                Ok(answer) => {
-                    let id = answer.id()?.get();
+            let doomed = doomed.key(format!("doomed:{token}"));
+            match self.client.start(doomed).await {
+                Ok(started) => {
+                    let id = started.id().get();
                     self.note_inserted(token, id, asked_at, None).await;
                     return Some(id);
                 }

@@ -4,12 +4,13 @@ use super::Load;
 use crate::machines::{Journey, Trip, Word};
 use anyhow::Result;
 use outlast::prelude::*;
+use outlast::{InstanceId, Workflow};
 
 impl Load {
     pub(super) async fn start_journey(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
         let legs = random.u32(1..4);
-        let new = Run::<Journey>(Trip {
+        let new = Journey::with(Trip {
             token,
             depth: random.u32(..3),
             leg: 1,

@@ -12,9 +12,8 @@ use crate::machines::{
 };
 use crate::site::Site;
 use anyhow::Result;
-use outlast::client::SignalledOrInserted;
 use outlast::prelude::*;
-use outlast::{Delivery, Id, Inserted as Answer};
+use outlast::{Client, Durable, Id, InstanceId, New, SignalError};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -208,7 +207,7 @@ impl Load {
     async fn start_chain(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
         let of = random.u32(1..8);
-        let mut new = New::<Chain>(Hops::Hop { token, done: 0, of }).priority(random.i16(-2..3));
+        let mut new = Chain::with(Hops::Hop { token, done: 0, of }).priority(random.i16(-2..3));
         if random.u32(..5) == 0 {
             new = new.delay(Duration::from_millis(random.u64(10..2_000)));
         }
@@ -224,7 +223,7 @@ impl Load {
     async fn start_payment(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
         let patience_ms = random.u64(200..3_000);
-        let new = New::<Payment>(Sale::Offer { token, patience_ms });
+        let new = Payment::with(Sale::Offer { token, patience_ms });
         let id = self.insert(token, new, None).await?;
         if let (Some(id), true) = (id, self.mix.operators && random.u32(..15) == 0) {
             self.end_within(id.into(), patience_ms, random.fork());
@@ -260,7 +259,7 @@ impl Load {
     async fn start_pack(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
         let want = random.usize(1..8);
-        let new = New::<Pack>(Gathering::Await {
+        let new = Pack::with(Gathering::Await {
             token,
             want,
             patience_ms: random.u64(300..1_500),
@@ -287,7 +286,7 @@ impl Load {
     async fn start_flaky(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
         let left = random.u32(..4);
-        let new = New::<Flaky>(Tries::Try {
+        let new = Flaky::with(Tries::Try {
             token,
             left,
             tried: 0,
@@ -301,7 +300,7 @@ impl Load {
     async fn start_keeper(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
         let key = format!("keeper:{}", random.u64(..CORRELATION_KEYS));
-        let new = New::<Keeper>(Keep::Open { token }).key(key);
+        let new = Keeper::with(Keep::Open { token }).key(key);
         if random.bool() {
             return self.insert(token, new, None).await.map(drop);
         }
@@ -314,20 +313,18 @@ impl Load {
             .await;
         let dedup = format!("kept:{token}");
         let signal = Kept { number: token };
-        match self
-            .client
-            .signal_or_insert(new, signal)
-            .dedup(&dedup)
-            .await?
-        {
-            SignalledOrInserted::Inserted(id) => {
-                self.note_inserted(token, id.into(), asked_at, None).await;
+        let sent = self.client.signal_or_start(new, signal).dedup(&dedup).await;
+        match sent {
+            Ok(keeper) if keeper.is_new() => {
+                let id = keeper.id().get();
+                self.note_inserted(token, id, asked_at, None).await;
             }
-            SignalledOrInserted::Signalled(delivery) => {
-                let at = now_us();
-                self.ledger.write(&Entry::Duplicate { token, at }).await;
-                self.note_delivered(&delivery, dedup).await;
+            Ok(keeper) => {
+                self.note_duplicate(token).await;
+                self.note_delivered(keeper.id().get(), dedup).await;
             }
+            Err(SignalError::InboxFull { .. }) => self.note_duplicate(token).await,
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
@@ -340,7 +337,7 @@ impl Load {
         let token = self.token();
         let depth = 3;
         let rounds = random.u32(1..3);
-        let new = New::<Tree>(Growth::Grow {
+        let new = Tree::with(Growth::Grow {
             token,
             depth,
             width,
@@ -363,7 +360,7 @@ impl Load {
             }
             let token = self.token();
             let key = format!("line:{}", random.u64(..PARTITION_KEYS));
-            let new = New::<Line>(Turn::Enter { token }).partition_key(key);
+            let new = Line::with(Turn::Enter { token }).partition_key(key);
             let result = Some(token.to_string());
             if let Err(error) = self.insert(token, new, result).await {
                 self.errors.note(&error);
@@ -371,12 +368,12 @@ impl Load {
         }
     }
 
-    async fn insert<M: Machine>(
+    async fn insert<D: Durable>(
         &self,
         token: u64,
-        new: New<M>,
+        new: New<D>,
         result: Option<String>,
-    ) -> Result<Option<Id<M>>> {
+    ) -> Result<Option<Id<D>>> {
         let asked_at = now_us();
         self.ledger
             .write(&Entry::Asked {
@@ -384,17 +381,14 @@ impl Load {
                 at: asked_at,
             })
             .await;
-        match self.client.insert(new).await? {
-            Answer::New(id) => {
-                self.note_inserted(token, id.into(), asked_at, result).await;
-                Ok(Some(id))
-            }
-            Answer::Duplicate { .. } => {
-                let at = now_us();
-                self.ledger.write(&Entry::Duplicate { token, at }).await;
-                Ok(None)
-            }
+        let started = self.client.start(new).await?;
+        if !started.is_new() {
+            self.note_duplicate(token).await;
+            return Ok(None);
         }
+        let id = started.id();
+        self.note_inserted(token, id.get(), asked_at, result).await;
+        Ok(Some(id))
     }
 
     async fn note_inserted(
@@ -415,11 +409,17 @@ impl Load {
         self.ledger.write(&Entry::Inserted(inserted)).await;
     }
 
+    async fn note_duplicate(&self, token: u64) {
+        let at = now_us();
+        self.ledger.write(&Entry::Duplicate { token, at }).await;
+    }
+
     /// Sends a signal until its result is known: again with the same dedup key when it is not.
     async fn signal<S: Signal>(&self, to: InstanceId, signal: impl Fn() -> S, dedup: String) {
         for _ in 0..SENDS_MAX {
             match self.client.signal(to, signal()).dedup(&dedup).await {
-                Ok(delivery) => return self.note_delivered(&delivery, dedup).await,
+                Ok(sent) if sent.is_new => return self.note_delivered(sent.instance, dedup).await,
+                Ok(_) | Err(SignalError::NoTarget { .. } | SignalError::InboxFull { .. }) => return,
                 Err(error) => {
                     self.errors.note(&error.into());
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -428,16 +428,13 @@ impl Load {
         }
     }
 
-    async fn note_delivered(&self, delivery: &Delivery, dedup: String) {
-        if let Delivery::Delivered { id, instance, .. } = delivery {
-            let entry = Entry::Delivered {
-                signal: id.0,
-                instance: instance.0,
-                dedup,
-                at: now_us(),
-            };
-            self.ledger.write(&entry).await;
-        }
+    async fn note_delivered(&self, instance: InstanceId, dedup: String) {
+        let entry = Entry::Delivered {
+            instance: instance.0,
+            dedup,
+            at: now_us(),
+        };
+        self.ledger.write(&entry).await;
     }
 
     /// Spawns a follower of an instance, unless there are too many.

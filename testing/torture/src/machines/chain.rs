@@ -1,12 +1,12 @@
 //! A sequence of steps, most of them on the same claim.
 
 use super::Effects;
+use outlast::Outcome;
 use outlast::prelude::*;
 
 pub(crate) struct Chain(pub(super) Effects);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Hops {
     Hop { token: u64, done: u32, of: u32 },
 }
@@ -16,15 +16,25 @@ impl Machine for Chain {
     type State = Hops;
     type Output = u32;
 
-    async fn step(&self, Hops::Hop { token, done, of }: Hops, cx: &Context) -> StepResult<Self> {
+    async fn step(&self, state: Hops, cx: &Context) -> StepResult<Self> {
         self.0.of(cx).await;
-        let done = done + 1;
-        Ok(match done < of {
+        let Hops::Hop {
+            token,
+            done: before,
+            of,
+        } = state;
+        let hops = before + 1;
+        let hop = Hops::Hop {
+            token,
+            done: hops,
+            of,
+        };
+        match hops < of {
             // Every third step goes through the queue, so that another worker may claim it.
-            true if done % 3 == 0 => Outcome::requeue(Hops::Hop { token, done, of }),
-            true => Outcome::next(Hops::Hop { token, done, of }),
-            false => Outcome::done(done),
-        })
+            true if hops % 3 == 0 => Ok(Outcome::requeue(hop)),
+            true => next(hop),
+            false => done(hops),
+        }
     }
 
     async fn on_cancel(&self, _: Hops, cx: &Context) -> StepResult<Self> {

@@ -6,6 +6,7 @@
 
 use super::Effects;
 use outlast::prelude::*;
+use outlast::{New, Outcome};
 use outlast_core::ClosePolicy;
 
 pub(crate) struct Family(pub(super) Effects);
@@ -18,8 +19,7 @@ const WIDTH_MAX: u64 = 7;
 /// Keys that children share.
 const KEYS: u64 = 20;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Kin {
     /// Fans out and joins, `rounds` more times.
     Raise {
@@ -80,7 +80,7 @@ impl Machine for Family {
                 self.0.of(cx).await;
             }
         }
-        Ok(match state {
+        match state {
             Kin::Raise {
                 token,
                 depth,
@@ -94,15 +94,15 @@ impl Machine for Family {
                 doomed,
             } => gather(token, depth, rounds, doomed),
             Kin::Work { token, lot } => work(token, lot),
-            Kin::Outlive { .. } => Outcome::fail("nobody told it to end"),
+            Kin::Outlive { .. } => fail("nobody told it to end"),
             Kin::Undo { token, left } => match left {
-                0 => Outcome::cancelled("undone"),
-                _ => Outcome::next(Kin::Undo {
+                0 => Ok(Outcome::cancelled("undone")),
+                _ => next(Kin::Undo {
                     token,
                     left: left - 1,
                 }),
             },
-        })
+        }
     }
 
     /// Ends, undoes first, retries, starts children that undo, or ignores the cancel.
@@ -110,30 +110,30 @@ impl Machine for Family {
         self.0.of_cancel(cx).await;
         let token = state.token();
         let mut random = chance(token, 3);
-        Ok(match random.u32(..10) {
-            0..4 => Outcome::cancelled("asked to"),
-            4..6 => Outcome::next(Kin::Undo {
+        match random.u32(..10) {
+            0..4 => Ok(Outcome::cancelled("asked to")),
+            4..6 => next(Kin::Undo {
                 token,
                 left: random.u32(..3),
             }),
-            6 => Outcome::requeue(Kin::Undo { token, left: 1 }),
-            7 if cx.attempt() < 2 => Outcome::retry(Duration::from_millis(20), "not yet"),
-            7 => Outcome::cancelled("asked to, again and again"),
+            6 => Ok(Outcome::requeue(Kin::Undo { token, left: 1 })),
+            7 if cx.attempt() < 2 => retry(Duration::from_millis(20), "not yet"),
+            7 => Ok(Outcome::cancelled("asked to, again and again")),
             8 => {
                 let helper = |number| {
                     let token = descend(token, 100 + number);
                     let lot = Lot::Good;
-                    New::<Family>(Kin::Work { token, lot })
+                    Family::with(Kin::Work { token, lot })
                 };
                 fan_out((0..2u64).map(helper)).then(Kin::Undo { token, left: 0 })
             }
-            _ => Outcome::done(token),
-        })
+            _ => done(token),
+        }
     }
 }
 
 /// Some fan out late, so that a cancel arrives before the fan-out.
-async fn raise(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Family> {
+async fn raise(token: u64, depth: u32, rounds: u32, doomed: bool) -> StepResult<Family> {
     let mut random = chance(token, u64::from(rounds));
     if random.u32(..3) == 0 {
         tokio::time::sleep(Duration::from_millis(random.u64(..300))).await;
@@ -151,7 +151,7 @@ async fn raise(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Fam
             // Without one of these, a doomed tree might finish by itself.
             if doomed && number == 0 {
                 let lot = Lot::Patient;
-                return (New::<Family>(Kin::Work { token, lot }), true);
+                return (Family::with(Kin::Work { token, lot }), true);
             }
             child(token, depth, doomed, may_wait, &mut random)
         })
@@ -223,7 +223,7 @@ fn child(
         }
         false => (Kin::Work { token, lot }, lot == Lot::Patient),
     };
-    let mut new = New::<Family>(state).priority(random.i16(-1..2));
+    let mut new = Family::with(state).priority(random.i16(-1..2));
     match random.u32(..8) {
         0 => new = new.partition_key(format!("kin:{}", random.u64(..KEYS))),
         1 => new = new.key(format!("kin:{}", random.u64(..KEYS))),
@@ -232,12 +232,12 @@ fn child(
     (new, waits)
 }
 
-fn gather(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Family> {
+fn gather(token: u64, depth: u32, rounds: u32, doomed: bool) -> StepResult<Family> {
     let mut random = chance(token, 50 + u64::from(rounds));
     match rounds {
-        0 if random.u32(..4) == 0 => Outcome::fail("a bad parent"),
-        0 => Outcome::done(token),
-        _ => Outcome::next(Kin::Raise {
+        0 if random.u32(..4) == 0 => fail("a bad parent"),
+        0 => done(token),
+        _ => next(Kin::Raise {
             token,
             depth,
             rounds,
@@ -246,10 +246,10 @@ fn gather(token: u64, depth: u32, rounds: u32, doomed: bool) -> Outcome<Family> 
     }
 }
 
-fn work(token: u64, lot: Lot) -> Outcome<Family> {
+fn work(token: u64, lot: Lot) -> StepResult<Family> {
     match lot {
-        Lot::Good => Outcome::done(token),
-        Lot::Bad => Outcome::fail("a bad child"),
+        Lot::Good => done(token),
+        Lot::Bad => fail("a bad child"),
         Lot::Slow => {
             let pause = Duration::from_millis(chance(token, 1).u64(50..600));
             let lot = Lot::Good;

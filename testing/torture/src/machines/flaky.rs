@@ -1,12 +1,12 @@
 //! A step that is retried with pauses until it succeeds.
 
 use super::Effects;
+use outlast::Outcome;
 use outlast::prelude::*;
 
 pub(crate) struct Flaky(pub(super) Effects);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Tries {
     Try { token: u64, left: u32, tried: u32 },
 }
@@ -23,9 +23,9 @@ impl Machine for Flaky {
     ) -> StepResult<Self> {
         self.0.of(cx).await;
         let tried = tried + 1;
-        Ok(match left {
-            0 => Outcome::done(tried),
-            _ => Outcome::retry_with(
+        match left {
+            0 => done(tried),
+            _ => Ok(Outcome::retry_with(
                 Tries::Try {
                     token,
                     left: left - 1,
@@ -33,7 +33,7 @@ impl Machine for Flaky {
                 },
                 Duration::from_millis(50 * u64::from(tried)),
                 "not yet",
-            ),
-        })
+            )),
+        }
     }
 }

@@ -10,7 +10,8 @@
 
 use super::{Chain, Effects, Hops, Paid, Payment, Sale};
 use outlast::prelude::*;
-use outlast::workflow::{Activity, Call, OneOf2, OneOf3};
+use outlast::workflow::{Call, OneOf2, OneOf3};
+use outlast::{Durable, Job, JobError, Workflow};
 use outlast_core::ClosePolicy;
 
 pub(crate) struct Journey(pub(super) Effects);
@@ -26,20 +27,18 @@ pub(crate) struct Trip {
 }
 
 /// A signal that a journey may wait for.
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Word {
     pub(crate) number: u64,
 }
 
-impl Signal for Word {
-    const NAME: &'static str = "word";
-}
-
-impl Workflow for Journey {
+impl Durable for Journey {
     const NAME: &'static str = "journey";
     type Input = Trip;
     type Output = u32;
+}
 
+impl Workflow for Journey {
     async fn run(&self, flow: Flow, trip: Trip) -> FlowResult<u32> {
         let mut traveller = Traveller {
             effects: &self.0,
@@ -146,8 +145,8 @@ impl Traveller<'_> {
             return self.step().await;
         };
         let policy = ClosePolicy::ALL[self.random.usize(..3)];
-        let another = self.flow.child::<Journey>(trip).on_parent_close(policy);
-        let result = another.await;
+        let another = Journey::with(trip).on_parent_close(policy);
+        let result = self.flow.run(another).await;
         self.receive_all(result.map(|_| Vec::new()))
     }
 
@@ -156,8 +155,8 @@ impl Traveller<'_> {
             return self.rest().await;
         };
         let policy = ClosePolicy::ALL[self.random.usize(..3)];
-        let another = self.flow.child::<Journey>(trip).on_parent_close(policy);
-        let started = another.start().await?;
+        let another = Journey::with(trip).on_parent_close(policy);
+        let started = self.flow.spawn(another).await?;
         self.step().await?;
         let child = started.child();
         match self.random.u32(..3) {
@@ -270,7 +269,7 @@ impl Traveller<'_> {
             done: 0,
             of: self.random.u32(1..4),
         };
-        let result = self.flow.machine(New::<Chain>(hops)).await;
+        let result = self.flow.run(Chain::with(hops)).await;
         self.receive_all(result.map(|_| Vec::new()))
     }
 
@@ -280,7 +279,7 @@ impl Traveller<'_> {
             token: self.random.u64(..1 << 53),
             patience_ms: self.random.u64(20..300),
         };
-        let sale = self.flow.machine(New::<Payment>(sale)).start().await?;
+        let sale = self.flow.spawn(Payment::with(sale)).await?;
         let sent = match self.random.bool() {
             true => sale.child().signal(Paid { amount: 1 }).await.map(|_| ()),
             false => sale.child().cancel("too dear").await.map(|_| ()),
@@ -330,12 +329,12 @@ impl Traveller<'_> {
         }
     }
 
-    fn new_errands(&mut self) -> Vec<Call<'static, u64, Activity>> {
+    fn new_errands(&mut self) -> Vec<Call<'static, u64>> {
         let count = self.random.usize(1..5);
         (0..count).map(|_| self.new_errand()).collect()
     }
 
-    fn new_errand(&mut self) -> Call<'static, u64, Activity> {
+    fn new_errand(&mut self) -> Call<'static, u64> {
         let task = Task {
             token: self.random.u64(..1 << 53),
             luck: match self.random.u32(..10) {
@@ -344,7 +343,7 @@ impl Traveller<'_> {
                 _ => Luck::Good,
             },
         };
-        self.flow.activity(Errand(self.effects.clone()), task)
+        self.flow.run(Errand::with(task))
     }
 
     /// Returns another journey, if the depth allows one.
@@ -371,7 +370,7 @@ struct Step {
 
 impl Step {
     fn call(self, flow: &Flow) -> Call<'static, u64> {
-        let (id, run) = (flow.id(), flow.run());
+        let (id, run) = (flow.id(), flow.run_number());
         let name = self.name.clone();
         flow.step(&name, move || async move {
             let nonce = self

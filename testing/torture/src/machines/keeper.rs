@@ -6,21 +6,16 @@ use outlast::prelude::*;
 
 pub(crate) struct Keeper(pub(super) Effects);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Keep {
     Open { token: u64 },
     Close { token: u64 },
 }
 
 /// A value to keep.
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) number: u64,
-}
-
-impl Signal for Kept {
-    const NAME: &'static str = "kept";
 }
 
 impl Machine for Keeper {
@@ -30,12 +25,12 @@ impl Machine for Keeper {
 
     async fn step(&self, state: Keep, cx: &Context) -> StepResult<Self> {
         self.0.of(cx).await;
-        Ok(match state {
-            Keep::Open { token } => wait_for([Kept::NAME])
+        match state {
+            Keep::Open { token } => wait_for::<Kept>()
                 .timeout(Duration::from_millis(300))
                 .then(Keep::Close { token }),
-            Keep::Close { .. } => Outcome::done(cx.awaited().count()),
-        })
+            Keep::Close { .. } => done(cx.awaited().count()),
+        }
     }
 
     async fn on_cancel(&self, _: Keep, cx: &Context) -> StepResult<Self> {

@@ -5,8 +5,7 @@ use outlast::prelude::*;
 
 pub(crate) struct Line(pub(super) Effects);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Turn {
     Enter { token: u64 },
     Leave { token: u64 },
@@ -19,9 +18,9 @@ impl Machine for Line {
 
     async fn step(&self, state: Turn, cx: &Context) -> StepResult<Self> {
         self.0.of(cx).await;
-        Ok(match state {
-            Turn::Enter { token } => Outcome::next(Turn::Leave { token }),
-            Turn::Leave { token } => Outcome::done(token),
-        })
+        match state {
+            Turn::Enter { token } => next(Turn::Leave { token }),
+            Turn::Leave { token } => done(token),
+        }
     }
 }

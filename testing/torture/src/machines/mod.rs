@@ -37,7 +37,8 @@ pub(crate) use payment::{Paid, Payment, Sale};
 pub(crate) use tree::{Growth, Tree, fruit};
 
 use crate::ledger::{Did, Entry, Ledger, Ran, now_us};
-use outlast::{Context, EngineBuilder, InstanceId, Machine, Outcome, StepResult};
+use outlast::engine::EngineBuilder;
+use outlast::{Context, InstanceId, Machine, Outcome, StepResult};
 use std::time::Duration;
 
 /// The effect of a step: an entry in the ledger, and some time.
@@ -158,14 +159,14 @@ fn visit(cx: &Context) -> i64 {
 /// Registers all machines except the poisonous one.
 pub(crate) fn register(builder: EngineBuilder, effects: &Effects) -> EngineBuilder {
     builder
-        .machine(Chain(effects.clone()))
-        .machine(Payment(effects.clone()))
-        .machine(Pack(effects.clone()))
-        .machine(Tree(effects.clone()))
-        .machine(Line(effects.clone()))
-        .machine(Keeper(effects.clone()))
-        .machine(Flaky(effects.clone()))
-        .machine(Family(effects.clone()))
-        .machine(Errand(effects.clone()))
-        .workflow(Journey(effects.clone()))
+        .register(Chain(effects.clone()))
+        .register(Payment(effects.clone()))
+        .register(Pack(effects.clone()))
+        .register(Tree(effects.clone()))
+        .register(Line(effects.clone()))
+        .register(Keeper(effects.clone()))
+        .register(Flaky(effects.clone()))
+        .register(Family(effects.clone()))
+        .register(Errand(effects.clone()))
+        .register(Journey(effects.clone()))
 }

@@ -5,8 +5,7 @@ use outlast::prelude::*;
 
 pub(crate) struct Pack(pub(super) Effects);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Gathering {
     Await {
         token: u64,
@@ -22,13 +21,9 @@ pub(crate) enum Gathering {
     },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Item {
     pub(crate) number: u64,
-}
-
-impl Signal for Item {
-    const NAME: &'static str = "item";
 }
 
 impl Machine for Pack {
@@ -39,13 +34,13 @@ impl Machine for Pack {
 
     async fn step(&self, state: Gathering, cx: &Context) -> StepResult<Self> {
         self.0.of(cx).await;
-        Ok(match state {
+        match state {
             Gathering::Await {
                 token,
                 want,
                 patience_ms,
                 have,
-            } => wait_for([Item::NAME])
+            } => wait_for::<Item>()
                 .timeout(Duration::from_millis(patience_ms))
                 .then(Gathering::Take {
                     token,
@@ -63,16 +58,16 @@ impl Machine for Pack {
                 let time_is_up = items.is_empty();
                 have.extend(items.into_iter().map(|item| item.number));
                 if time_is_up || have.len() >= want {
-                    return Ok(Outcome::done(have));
+                    return done(have);
                 }
-                Outcome::next(Gathering::Await {
+                next(Gathering::Await {
                     token,
                     want,
                     patience_ms,
                     have,
                 })
             }
-        })
+        }
     }
 
     async fn on_cancel(&self, _: Gathering, cx: &Context) -> StepResult<Self> {

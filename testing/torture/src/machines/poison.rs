@@ -3,7 +3,7 @@
 use super::Effects;
 use crate::crew::Poison as Limits;
 use anyhow::{Context as _, Result};
-use outlast::EngineBuilder;
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::Value;
@@ -11,8 +11,8 @@ use serde_json::Value;
 pub(crate) struct Poison(Effects);
 
 /// Each variant is a step that harms its worker in another way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dose {
     /// Aborts the process.
     Abort { token: u64 },
@@ -74,7 +74,7 @@ impl Machine for Poison {
 
     async fn step(&self, dose: Dose, cx: &Context) -> StepResult<Self> {
         self.0.of(cx).await;
-        Ok(Outcome::done(match dose {
+        done(match dose {
             Dose::Abort { .. } => std::process::abort(),
             Dose::Exhaust { .. } => exhaust(),
             Dose::Block { .. } => block(),
@@ -87,7 +87,7 @@ impl Machine for Poison {
                 );
             }
             Dose::Panic { .. } => panic!("{GARBLED}a garbled panic{GARBLED}"),
-        }))
+        })
     }
 }
 
@@ -117,5 +117,5 @@ pub(crate) fn register(
         maximum: Some(limits.memory_max),
     };
     setrlimit(Resource::As, limit).context("the memory of a worker cannot be limited")?;
-    Ok(builder.machine(Poison(effects.clone())))
+    Ok(builder.register(Poison(effects.clone())))
 }

@@ -6,8 +6,7 @@ use outlast::prelude::*;
 
 pub(crate) struct Tree(pub(super) Effects);
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(crate) enum Growth {
     /// `rounds` more batches of children, each a tree of one level less; `fruit` is the sum of the
     /// earlier batches.
@@ -73,19 +72,19 @@ impl Machine for Tree {
             } => {
                 self.0.of(cx).await;
                 if depth == 0 {
-                    return Ok(match is_bad(token) {
-                        true => Outcome::fail("a bad leaf"),
-                        false => Outcome::done(1),
-                    });
+                    return match is_bad(token) {
+                        true => fail("a bad leaf"),
+                        false => done(1),
+                    };
                 }
-                let child = |number| New::<Tree>(Growth::child(token, depth - 1, width, number));
-                Ok(fan_out((0..width).map(child)).then(Growth::Gather {
+                let child = |number| Tree::with(Growth::child(token, depth - 1, width, number));
+                fan_out((0..width).map(child)).then(Growth::Gather {
                     token,
                     depth,
                     width,
                     rounds: rounds - 1,
                     fruit,
-                }))
+                })
             }
             Growth::Gather {
                 token,
@@ -98,16 +97,16 @@ impl Machine for Tree {
                 let children = cx.children::<Tree>()?;
                 let borne: u64 = children.iter().filter_map(|child| child.output).sum();
                 let fruit = fruit + borne;
-                Ok(match rounds {
-                    0 => Outcome::done(fruit),
-                    _ => Outcome::next(Growth::Grow {
+                match rounds {
+                    0 => done(fruit),
+                    _ => next(Growth::Grow {
                         token,
                         depth,
                         width,
                         rounds,
                         fruit,
                     }),
-                })
+                }
             }
         }
     }

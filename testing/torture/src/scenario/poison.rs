@@ -11,7 +11,8 @@ use crate::report::Report;
 use crate::stage::{Act, Stage};
 use anyhow::{Result, ensure};
 use outlast::prelude::*;
-use outlast::{ErrorKind, Inserted as Answer};
+use outlast::store::{Count, ErrorKind, Filter, Json, NewInstance};
+use outlast::{Client, Status};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -68,31 +69,31 @@ async fn give(act: &Act, client: &Client, dose: Dose, token: u64) -> Result<()> 
             at: asked_at,
         })
         .await;
-    if let Answer::New(id) = client.insert(New::<Poison>(dose)).await? {
-        let kind = format!("{dose:?}");
-        let kind = kind.split(' ').next().unwrap_or_default().to_lowercase();
-        act.note(&format!("doses: {kind}")).await;
-        let inserted = Inserted {
-            token,
-            id: InstanceId::from(id).0,
-            at: now_us(),
-            result: None,
-            fails_with: dose.reasons(),
-            asked_at,
-        };
-        ledger.write(&Entry::Inserted(inserted)).await;
-    }
+    let poison = client.start(Poison::with(dose)).await?;
+    let at = now_us();
+    let kind = format!("{dose:?}");
+    let kind = kind.split(' ').next().unwrap_or_default().to_lowercase();
+    act.note(&format!("doses: {kind}")).await;
+    let inserted = Inserted {
+        token,
+        id: poison.id().get().0,
+        at,
+        result: None,
+        fails_with: dose.reasons(),
+        asked_at,
+    };
+    ledger.write(&Entry::Inserted(inserted)).await;
     Ok(())
 }
 
 async fn has_live_poison(client: &Client) -> Result<bool> {
-    let live = outlast::Status::ALL.into_iter();
-    let filter = outlast::Filter {
+    let live = Status::ALL.into_iter();
+    let filter = Filter {
         machine: Some(Poison::NAME.to_owned()),
         statuses: live.filter(|status| !status.is_terminal()).collect(),
-        ..outlast::Filter::default()
+        ..Filter::default()
     };
-    Ok(client.count(filter).await? != outlast::Count::Exactly(0))
+    Ok(client.count(filter).await? != Count::Exactly(0))
 }
 
 /// Restarts the worker whenever it has died or does not respond, until it is stopped. A process
@@ -118,14 +119,14 @@ async fn refuse_what_cannot_be_stored(client: &Client) -> Result<()> {
     let nul = "\"a\\u0000b\"".to_owned();
     let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
     for (name, text) in [("huge", huge), ("nul", nul), ("deep", deep)] {
-        let json = outlast::Json::parse(text);
+        let json = Json::parse(text);
         ensure!(
             json.is_err(),
             "{name} JSON was accepted, and it cannot be stored"
         );
     }
-    let row = outlast::NewInstance::new("poison", "a\u{0}b", outlast::Json::null());
-    let refused = client.insert_rows(vec![row]).await;
+    let row = NewInstance::new("poison", "a\u{0}b", Json::null());
+    let refused = client.admin().insert_rows(vec![row]).await;
     ensure!(
         refused
             .as_ref()

@@ -8,7 +8,7 @@ use crate::output::{Format, Output, note};
 use crate::progress::bar;
 use clap::Args;
 use indicatif::ProgressBar;
-use outlast::{Count, Filter, Timestamp};
+use outlast::store::{Count, Filter, Timestamp};
 use outlast_core::{CollectRequest, span};
 use serde_json::json;
 use std::num::NonZeroUsize;
@@ -44,7 +44,7 @@ pub(crate) async fn run(
         max: BATCH,
     };
     all.check().map_err(|invalid| invalid.during("collect"))?;
-    let now = database.client.now().await?;
+    let now = database.client.admin().now().await?;
     let ended = database.client.count(ended(args.older_than, now)).await?;
     let limit = args.limit.map(NonZeroUsize::get);
     let wanted = at_most(ended, limit);

@@ -6,7 +6,7 @@ use crate::json;
 use crate::output::{Format, Output, note};
 use crate::table::{self, Table, cell};
 use clap::Args;
-use outlast::{Finding, Severity};
+use outlast::store::{Finding, Severity};
 
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
@@ -21,7 +21,7 @@ pub(crate) async fn run(
     database: &Database,
     output: &Output,
 ) -> Result<(), Failure> {
-    let mut findings = database.client.doctor().await?;
+    let mut findings = database.client.admin().doctor().await?;
     // The most severe first.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     match output.format {

@@ -4,8 +4,9 @@ use crate::database::{DatabaseArgs, Location, needed_by_sqlite, postgres};
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use clap::Args;
+use outlast::Sqlite;
 use outlast::postgres::{Options, Roles, SCHEMA_VERSION, migrations_sql};
-use outlast::{Sqlite, Store};
+use outlast::store::Store;
 use serde_json::json;
 use std::path::Path;
 
@@ -87,7 +88,7 @@ async fn on_sqlite(args: &MigrateArgs, path: &Path, output: &Output) -> Result<(
 }
 
 fn print_postgres(args: &MigrateArgs, schema: &str, output: &Output) -> Result<(), Failure> {
-    let wrong = |invalid: outlast::Invalid| Failure::Usage(invalid.to_string());
+    let wrong = |invalid: outlast::store::Invalid| Failure::Usage(invalid.to_string());
     output.line(migrations_sql(schema).map_err(wrong)?.trim_end())?;
     let roles = args.roles();
     if roles != Roles::new() {

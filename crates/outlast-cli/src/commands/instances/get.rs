@@ -10,8 +10,11 @@ use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
 use crate::workflow_view;
 use clap::Args;
+use outlast::Status;
+use outlast::store::{
+    Instance, Json, Operation, RoundSummary, RunSummary, SignalRow, Target, Timestamp, Verb,
+};
 use outlast::workflow::{GroupWait, Origin, Waits};
-use outlast::{Instance, Operation, RoundSummary, RunSummary, SignalRow, Target, Timestamp, Verb};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -32,11 +35,14 @@ pub(crate) struct GetArgs {
     #[arg(value_name = "ID|MACHINE/KEY", value_parser = target)]
     target: Target,
     /// Print only its state, as stored
-    #[arg(long, conflicts_with = "result")]
+    #[arg(long, group = "document")]
     state: bool,
     /// Print only its result, as stored
-    #[arg(long)]
+    #[arg(long, group = "document")]
     result: bool,
+    /// Print only the value of its error, as stored
+    #[arg(long, group = "document")]
+    error_value: bool,
 }
 
 /// An instance and its related rows.
@@ -84,31 +90,34 @@ pub(crate) async fn run(
     if args.result {
         return print_result(&instance, output);
     }
+    if args.error_value {
+        return print_error_value(&instance, output);
+    }
     if output.format == Format::Ids {
         return output.line(instance.id.to_string());
     }
-    let id = instance.id;
+    let (admin, id) = (client.admin(), instance.id);
     let waits = match instance.is_workflow() {
-        true => Some(client.waits(&instance).await?),
+        true => Some(admin.waits(&instance).await?),
         false => None,
     };
     let runs = match instance.has_history() {
-        true => client.histories(id).await?,
+        true => admin.histories(id).await?,
         false => Vec::new(),
     };
     let details = InstanceDetails {
-        waiting: client.explain_with(&instance, waits.clone()).await?,
+        waiting: admin.explain_with(&instance, waits.clone()).await?,
         waits,
         runs,
-        origin: client.origin(&instance).await?,
-        signals: client.signals(id, None).await?.rows,
-        rounds: client.rounds(id).await?,
-        operations: client.operations(Some(id)).await?,
+        origin: admin.origin(&instance).await?,
+        signals: admin.signals(id, None).await?.rows,
+        rounds: admin.rounds(id).await?,
+        operations: admin.operations(Some(id)).await?,
         close_actions: match instance.round {
             0 => Vec::new(),
-            _ => client.close_actions(id, None).await?,
+            _ => admin.close_actions(id, None).await?,
         },
-        now: client.now().await?,
+        now: admin.now().await?,
         instance,
     };
     match output.format {
@@ -118,13 +127,41 @@ pub(crate) async fn run(
 }
 
 fn print_result(it: &Instance, output: &Output) -> Result<(), Failure> {
-    match &it.result {
-        Some(result) => output.document(result.as_str()),
-        None => Err(Failure::Refused(format!(
-            "instance {} has no result: it is {}",
-            it.id, it.status
-        ))),
+    if let Some(result) = result(it) {
+        return output.document(result.as_str());
     }
+    let (id, status) = (it.id, it.status);
+    let hint = error_value(it).map(|_| "; --error-value prints the value of its error");
+    Err(Failure::Refused(format!(
+        "instance {id} has no result: it is {status}{}",
+        hint.unwrap_or_default()
+    )))
+}
+
+fn print_error_value(it: &Instance, output: &Output) -> Result<(), Failure> {
+    if let Some(value) = error_value(it) {
+        return output.document(value.as_str());
+    }
+    let (id, status) = (it.id, it.status);
+    let reason = match status == Status::Failed {
+        true => "its error is only a text".to_owned(),
+        false => format!("it is {status}"),
+    };
+    Err(Failure::Refused(format!(
+        "instance {id} has no error value: {reason}"
+    )))
+}
+
+/// Returns the output of a done instance.
+///
+/// A failed one has the value of its error in the same place (docs/decisions/0048).
+fn result(it: &Instance) -> Option<&Json> {
+    it.result.as_ref().filter(|_| it.status == Status::Done)
+}
+
+/// Returns the value of the error of a failed instance, if it failed with one.
+fn error_value(it: &Instance) -> Option<&Json> {
+    it.result.as_ref().filter(|_| it.status == Status::Failed)
 }
 
 impl InstanceDetails {
@@ -153,11 +190,14 @@ impl InstanceDetails {
         output.table(&table)?;
         output.line("")?;
         output.line(format!("state   {}", harmless(it.state.as_str())))?;
-        if let Some(result) = &it.result {
+        if let Some(result) = result(it) {
             output.line(format!("result  {}", harmless(result.as_str())))?;
         }
         if let Some(error) = &it.last_error {
             output.line(format!("error   {}", harmless(error)))?;
+        }
+        if let Some(value) = error_value(it) {
+            output.line(format!("error value  {}", harmless(value.as_str())))?;
         }
         self.print_blocked(output)?;
         self.print_waits(output)?;
@@ -400,7 +440,7 @@ impl InstanceDetails {
             ]);
         }
         output.table(&table)?;
-        if self.signals.len() == outlast::limits::PAGE_MAX {
+        if self.signals.len() == outlast::store::limits::PAGE_MAX {
             note("there may be more signals");
         }
         Ok(())

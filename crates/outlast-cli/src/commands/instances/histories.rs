@@ -10,9 +10,10 @@ use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
 use crate::workflow_view::{self, describe, transitions};
 use clap::Args;
-use outlast::limits::HISTORY_PAGE_MAX;
+use outlast::Client;
+use outlast::store::limits::HISTORY_PAGE_MAX;
+use outlast::store::{EventKind, Instance, RunSummary, Target, Timestamp};
 use outlast::workflow::{EventDetail, TimelineEntry};
-use outlast::{Client, EventKind, Instance, RunSummary, Target, Timestamp};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,9 +80,10 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     let client = &database.client;
+    let admin = client.admin();
     let instance = find(client, &args.target).await?;
     let run = stored(client, &instance, args.run).await?;
-    let now = client.now().await?;
+    let now = admin.now().await?;
     if output.format == Format::Table {
         output.line(heading(&instance, &run))?;
         output.line("")?;
@@ -93,7 +95,7 @@ pub(crate) async fn run(
     let (mut after, mut is_first) = (args.after, true);
     while left > 0 {
         let max = left.min(PAGE);
-        let entries = client.timeline(&instance, run.run, after, max).await?;
+        let entries = admin.timeline(&instance, run.run, after, max).await?;
         let Some(last) = entries.last() else {
             break;
         };
@@ -105,7 +107,7 @@ pub(crate) async fn run(
         }
     }
     if left == 0
-        && !client
+        && !admin
             .timeline(&instance, run.run, after, 1)
             .await?
             .is_empty()
@@ -125,7 +127,8 @@ async fn print_calls(
 ) -> Result<(), Failure> {
     let limit = args.at_most();
     let more = limit.saturating_add(1);
-    let calls = client.child_calls(instance, run.run, args.after, more);
+    let admin = client.admin();
+    let calls = admin.child_calls(instance, run.run, args.after, more);
     let calls = calls.await?;
     let shown = &calls[..calls.len().min(limit)];
     if output.format == Format::Json {
@@ -161,7 +164,7 @@ pub(crate) async fn export(
     let client = &database.client;
     let instance = find(client, &args.target).await?;
     let run = stored(client, &instance, args.run).await?;
-    let exported = client.export(instance.id, Some(run.run)).await?;
+    let exported = client.admin().export(instance.id, Some(run.run)).await?;
     let exported = exported.ok_or_else(|| nothing_to_export(&instance))?;
     let Some(file) = &args.to else {
         return output.json(&exported);
@@ -186,7 +189,7 @@ async fn stored(
     run: Option<i32>,
 ) -> Result<RunSummary, Failure> {
     let wanted = run.unwrap_or(instance.run);
-    let runs = client.histories(instance.id).await?;
+    let runs = client.admin().histories(instance.id).await?;
     let found = runs.into_iter().find(|it| it.run == wanted);
     found.ok_or_else(|| none(instance, run))
 }

@@ -7,7 +7,8 @@ use crate::format;
 use crate::output::{Format, Output, note};
 use crate::parameters::Payload;
 use clap::Args;
-use outlast::{Client, InstanceId, NewInstance, Scope, Status, Timestamp};
+use outlast::store::{NewInstance, Scope, Timestamp};
+use outlast::{Client, InstanceId, Status};
 use outlast_core::{Inserted, MachineOffer, Start};
 use serde_json::json;
 use std::time::Duration;
@@ -65,7 +66,7 @@ impl InsertArgs {
             return queue.clone();
         }
         // A database role that may only enqueue cannot read workers.
-        let workers = client.workers().await.unwrap_or_default();
+        let workers = client.admin().workers().await.unwrap_or_default();
         let (machine, version) = (&self.machine, self.machine_version);
         match MachineOffer::among(&workers, machine, Some(version)) {
             Some(offer) => offer.queue.clone(),
@@ -116,10 +117,10 @@ async fn waiting_text(id: InstanceId, database: &Database, output: &Output) -> S
         return String::new();
     }
     let client = &database.client;
-    let Ok(Some(instance)) = client.get(id).await else {
+    let Ok(Some(instance)) = client.find(id).await else {
         return String::new();
     };
-    let sentence = client.explain(&instance).await;
+    let sentence = client.admin().explain(&instance).await;
     sentence.map_or_else(|_| String::new(), |sentence| format!("; it {sentence}"))
 }
 
@@ -129,8 +130,8 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     let queue = args.queue(&database.client).await;
-    let answers = database.client.insert_rows(vec![args.row(queue)?]);
-    let answers = answers.await?;
+    let admin = database.client.admin();
+    let answers = admin.insert_rows(vec![args.row(queue)?]).await?;
     let (id, created) = match answers.into_iter().next() {
         Some(Inserted::New { id, .. }) => (id, true),
         Some(Inserted::Duplicate { holder: Some(id) }) => (id, false),

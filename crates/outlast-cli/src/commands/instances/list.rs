@@ -8,7 +8,8 @@ use crate::json::{self, InstanceObject};
 use crate::output::{Format, Output, note};
 use crate::table::{self, Table};
 use clap::Args;
-use outlast::{Instance, InstanceId, ListRequest, Timestamp};
+use outlast::InstanceId;
+use outlast::store::{Instance, ListRequest, Timestamp};
 use std::num::NonZeroUsize;
 
 /// Rows per query.
@@ -46,7 +47,7 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     let client = &database.client;
-    let now = client.now().await?;
+    let now = client.admin().now().await?;
     let filter = args.filters.at(now);
     let mut left = if args.all {
         usize::MAX
@@ -110,7 +111,7 @@ pub(crate) async fn count(
     database: &Database,
     output: &Output,
 ) -> Result<(), Failure> {
-    let now = database.client.now().await?;
+    let now = database.client.admin().now().await?;
     let counted = database.client.count(args.filters.at(now)).await?;
     match output.format {
         Format::Json => output.json(&json::count(counted)),

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use crate::parameters::Payload;
 use clap::Args;
-use outlast::{Delivery, NewSignal, Target};
+use outlast::store::{Delivery, NewSignal, Target};
 use serde_json::json;
 
 /// Arguments of `signal`.
@@ -31,7 +31,7 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let mut signal = NewSignal::new(args.target.clone(), &args.name, args.payload.json()?);
     signal.dedup_key.clone_from(&args.dedup);
-    let answers = database.client.signal_rows(vec![signal]).await?;
+    let answers = database.client.admin().signal_rows(vec![signal]).await?;
     let answer = answers.into_iter().next().unwrap_or(Delivery::NoTarget);
     let (instance, delivery, signal_id) = match answer {
         Delivery::Delivered { id, instance, woke } => {
@@ -68,7 +68,7 @@ pub(crate) async fn run(
 /// A finished instance accepts no signals. The error differs from that for an instance that never
 /// existed.
 async fn ended_or_gone(database: &Database, target: &Target) -> Result<Failure, Failure> {
-    Ok(match database.client.get(target.clone()).await? {
+    Ok(match database.client.find(target.clone()).await? {
         Some(it) => Failure::Refused(format!(
             "instance {} has finished ({}) and reads no more signals",
             it.id, it.status

@@ -1,7 +1,8 @@
 //! An instance by its id, or by its machine and correlation key.
 
 use crate::failure::Failure;
-use outlast::{Client, Instance, InstanceId, Target};
+use outlast::store::{Instance, Target};
+use outlast::{Client, InstanceId};
 
 /// Parses `42`, or `checkout/order:42`.
 pub(crate) fn target(text: &str) -> Result<Target, String> {
@@ -22,7 +23,7 @@ pub(crate) fn target(text: &str) -> Result<Target, String> {
 
 /// Returns the instance, or the failure that it does not exist.
 pub(crate) async fn find(client: &Client, target: &Target) -> Result<Instance, Failure> {
-    let found = client.get(target.clone()).await?;
+    let found = client.find(target.clone()).await?;
     found.ok_or_else(|| not_found(target))
 }
 

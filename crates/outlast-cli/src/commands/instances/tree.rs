@@ -9,7 +9,7 @@ use crate::json::{self, InstanceObject};
 use crate::output::{Format, Output, note};
 use clap::Args;
 use outlast::client::{Tree, TreeLimits};
-use outlast::{ClosePolicy, Instance, Target, Timestamp};
+use outlast::store::{ClosePolicy, Instance, Target, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -52,7 +52,8 @@ pub(crate) async fn run(
         members: NODES_MAX,
     };
     let gone = || Failure::NotFound(format!("instance {root} was deleted"));
-    let root = client.tree(root, limits).await?.ok_or_else(gone)?;
+    let admin = client.admin();
+    let root = admin.tree(root, limits).await?.ok_or_else(gone)?;
     if root.members() == NODES_MAX {
         note(format!("showing only {NODES_MAX} instances of the family"));
     }
@@ -60,8 +61,8 @@ pub(crate) async fn run(
         Format::Json => output.json(&object(&root)),
         Format::Ids => print_ids(&root, output),
         Format::Table => {
-            let waiting = client.explain(&root.instance).await?;
-            let now = client.now().await?;
+            let waiting = admin.explain(&root.instance).await?;
+            let now = admin.now().await?;
             output.line(format!("{}: {}", label(&root.instance), harmless(&waiting)))?;
             print_below(&root, "", now, output)
         }

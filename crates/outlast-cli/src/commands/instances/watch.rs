@@ -7,7 +7,8 @@ use crate::format::{duration, harmless, time_of_day};
 use crate::json::InstanceObject;
 use crate::output::{Format, Output, note};
 use clap::Args;
-use outlast::{Instance, Status, Target, Timestamp};
+use outlast::Status;
+use outlast::store::{Instance, Target, Timestamp};
 use outlast_core::Revision;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -86,7 +87,7 @@ impl InstanceVersion {
 }
 
 async fn print(it: &Instance, database: &Database, output: &Output) -> Result<(), Failure> {
-    let waiting = database.client.explain(it).await?;
+    let waiting = database.client.admin().explain(it).await?;
     match output.format {
         Format::Json => output.json(&InstanceObject::full(it).waiting(waiting)),
         Format::Ids => output.line(it.id.to_string()),

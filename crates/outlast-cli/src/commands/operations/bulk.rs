@@ -11,7 +11,8 @@ use crate::output::{Format, Output, note};
 use crate::progress::bar;
 use crate::{format, json};
 use clap::Args;
-use outlast::{Client, Count, Filter, InstanceId, ListRequest, Target};
+use outlast::store::{Count, Filter, ListRequest, Target};
+use outlast::{Client, InstanceId};
 use std::io::{BufRead, IsTerminal, Write};
 
 /// Instances per transaction.
@@ -101,7 +102,7 @@ async fn by_filter(
     client: &Client,
     output: &Output,
 ) -> Result<(), Failure> {
-    let mut filter = args.filters.at(client.now().await?);
+    let mut filter = args.filters.at(client.admin().now().await?);
     filter.statuses = verb.narrowed(&filter.statuses)?;
     let matched = client.count(filter.clone()).await?;
     if args.dry_run {

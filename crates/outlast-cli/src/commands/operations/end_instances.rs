@@ -44,9 +44,10 @@ impl Ending {
     /// Ends the root and leaves a cascade row for its descendants, also if the root had already
     /// finished.
     async fn perform(self, client: &Client, root: InstanceId, note: Note) -> Result<(), Failure> {
+        let admin = client.admin();
         match self {
-            Ending::Cancel => client.cancel_tree(root, note).await.map(|_| ())?,
-            Ending::Terminate => client.terminate_tree(root, note).await.map(|_| ())?,
+            Ending::Cancel => admin.cancel_tree(root, note).await.map(|_| ())?,
+            Ending::Terminate => admin.terminate_tree(root, note).await.map(|_| ())?,
         }
         Ok(())
     }

@@ -4,7 +4,8 @@ use super::verb::Verb;
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use crate::{format, json};
-use outlast::{Client, Count, Family, InstanceId, Status};
+use outlast::store::{Count, Family};
+use outlast::{Client, InstanceId, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The counts of several families.
@@ -24,7 +25,7 @@ impl FamilyCount {
     ) -> Result<FamilyCount, Failure> {
         let mut count = FamilyCount::default();
         for id in ids {
-            match client.family(id).await? {
+            match client.admin().family(id).await? {
                 Some(family) => count.add(id, family),
                 None => count.missing.push(id),
             }

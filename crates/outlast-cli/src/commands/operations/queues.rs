@@ -50,7 +50,7 @@ impl OneQueue {
         if self.force {
             return Ok(());
         }
-        let Some(mut names) = client.missing_queue(&self.name).await? else {
+        let Some(mut names) = client.admin().missing_queue(&self.name).await? else {
             return Ok(());
         };
         names.truncate(NAMED_MAX);
@@ -82,13 +82,13 @@ pub(crate) async fn run(
         Some(QueuesCommand::Pause(queue)) => {
             queue.check(&database.client).await?;
             let note = queue.operator.note();
-            let changed = database.client.pause(&queue.name, note).await?;
+            let changed = database.client.admin().pause(&queue.name, note).await?;
             report(&queue.name, "paused", changed, output)
         }
         Some(QueuesCommand::Resume(queue)) => {
             queue.check(&database.client).await?;
             let note = queue.operator.note();
-            let changed = database.client.resume(&queue.name, note).await?;
+            let changed = database.client.admin().resume(&queue.name, note).await?;
             report(&queue.name, "running", changed, output)
         }
     }
@@ -106,8 +106,8 @@ fn report(queue: &str, now: &str, changed: bool, output: &Output) -> Result<(), 
 }
 
 async fn list(database: &Database, output: &Output) -> Result<(), Failure> {
-    let now = database.client.now().await?;
-    let queues = database.client.queues().await?;
+    let admin = database.client.admin();
+    let (now, queues) = (admin.now().await?, admin.queues().await?);
     match output.format {
         Format::Json => queues
             .iter()

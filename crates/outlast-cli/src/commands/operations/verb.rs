@@ -2,10 +2,8 @@
 
 use crate::failure::Failure;
 use crate::format;
-use outlast::{
-    CancelAnswer, Client, Count, DeleteAnswer, InstanceId, Note, RetryAnswer, Status,
-    TerminateAnswer,
-};
+use outlast::store::{CancelAnswer, Count, DeleteAnswer, RetryAnswer, TerminateAnswer};
+use outlast::{Client, InstanceId, Note, Status};
 
 /// A verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,22 +93,22 @@ impl Verb {
         ids: &[InstanceId],
         note: Note,
     ) -> Result<Vec<VerbResult>, Failure> {
-        let ids = ids.to_vec();
+        let (admin, ids) = (client.admin(), ids.to_vec());
         Ok(match self {
             Verb::Retry => {
-                let answers = client.retry_all(ids, note).await?;
+                let answers = admin.retry_all(ids, note).await?;
                 answers.into_iter().map(VerbResult::from).collect()
             }
             Verb::Cancel => {
-                let answers = client.cancel_all(ids, note).await?;
+                let answers = admin.cancel_all(ids, note).await?;
                 answers.into_iter().map(VerbResult::from).collect()
             }
             Verb::Terminate => {
-                let answers = client.terminate_all(ids, note).await?;
+                let answers = admin.terminate_all(ids, note).await?;
                 answers.into_iter().map(VerbResult::from).collect()
             }
             Verb::Delete => {
-                let answers = client.delete_all(ids, note).await?;
+                let answers = admin.delete_all(ids, note).await?;
                 answers.into_iter().map(VerbResult::from).collect()
             }
         })

@@ -1,14 +1,14 @@
 //! Asks a person, and decides alone after a while. A cancel first releases the reserved money.
 
 use super::work;
+use outlast::Outcome;
 use outlast::prelude::*;
 
 /// An expense that needs an approval.
 pub(in crate::demo) struct Approval;
 
 /// The steps of an approval.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(in crate::demo) enum Request {
     Ask {
         expense: u64,
@@ -26,23 +26,15 @@ pub(in crate::demo) enum Request {
 }
 
 /// Approves the expense.
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(in crate::demo) struct Approved {
     pub(in crate::demo) by: String,
 }
 
-impl Signal for Approved {
-    const NAME: &'static str = "approved";
-}
-
 /// Rejects the expense.
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(in crate::demo) struct Rejected {
     pub(in crate::demo) by: String,
-}
-
-impl Signal for Rejected {
-    const NAME: &'static str = "rejected";
 }
 
 impl Machine for Approval {
@@ -51,42 +43,40 @@ impl Machine for Approval {
     type Output = String;
 
     async fn step(&self, state: Request, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Request::Ask { expense, amount } => wait_for([Approved::NAME, Rejected::NAME])
+        match state {
+            Request::Ask { expense, amount } => wait_for::<(Approved, Rejected)>()
                 .timeout(Duration::from_secs(45))
                 .then(Request::Decide { expense, amount }),
             Request::Decide { expense, amount } => {
                 work(Duration::from_secs(1)).await;
                 if let Some(rejected) = cx.received::<Rejected>()? {
-                    return Ok(Outcome::fail(format!("rejected by {}", rejected.by)));
+                    return fail(format!("rejected by {}", rejected.by));
                 }
                 match cx.received::<Approved>()? {
                     Some(approved) => {
-                        Outcome::done(format!("expense {expense} approved by {}", approved.by))
+                        done(format!("expense {expense} approved by {}", approved.by))
                     }
                     // Nobody decided: small amounts need no approval.
-                    None if amount < 100 => {
-                        Outcome::done(format!("expense {expense} needs no approval"))
-                    }
-                    None => Outcome::cancelled("nobody answered in time"),
+                    None if amount < 100 => done(format!("expense {expense} needs no approval")),
+                    None => Ok(Outcome::cancelled("nobody answered in time")),
                 }
             }
             Request::Release { expense, amount } => {
                 work(Duration::from_millis(2_500)).await;
                 let why = cx.cancel_reason().unwrap_or("cancelled");
-                Outcome::cancelled(format!("{why}; released {amount} for expense {expense}"))
+                Ok(Outcome::cancelled(format!(
+                    "{why}; released {amount} for expense {expense}"
+                )))
             }
-        })
+        }
     }
 
     /// The amount was reserved with the request, and is released before the end.
     async fn on_cancel(&self, state: Request, _cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Request::Ask { expense, amount }
             | Request::Decide { expense, amount }
-            | Request::Release { expense, amount } => {
-                Outcome::next(Request::Release { expense, amount })
-            }
-        })
+            | Request::Release { expense, amount } => next(Request::Release { expense, amount }),
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use super::work;
 use outlast::prelude::*;
+use outlast::{History, Outcome};
 
 /// A checkout.
 pub(in crate::demo) struct Checkout;
 
 /// The steps of a checkout.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(in crate::demo) enum Payment {
     Start { order: u64, amount: u64 },
     Paid { order: u64, amount: u64 },
@@ -16,13 +16,9 @@ pub(in crate::demo) enum Payment {
 }
 
 /// The payment has arrived.
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(in crate::demo) struct PaymentConfirmed {
     pub(in crate::demo) amount: u64,
-}
-
-impl Signal for PaymentConfirmed {
-    const NAME: &'static str = "payment_confirmed";
 }
 
 impl Machine for Checkout {
@@ -32,19 +28,19 @@ impl Machine for Checkout {
     type Output = String;
 
     async fn step(&self, state: Payment, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Payment::Start { order, amount } => wait_for([PaymentConfirmed::NAME])
-                .timeout(Duration::from_secs(60))
+        match state {
+            Payment::Start { order, amount } => wait_for::<PaymentConfirmed>()
+                .timeout(MINUTE)
                 .then(Payment::Paid { order, amount }),
             Payment::Paid { order, amount } => match cx.received::<PaymentConfirmed>()? {
-                Some(paid) if paid.amount == amount => Outcome::next(Payment::Ship { order }),
-                Some(paid) => Outcome::fail(format!("paid {} instead of {amount}", paid.amount)),
-                None => Outcome::cancelled("no payment arrived"),
+                Some(paid) if paid.amount == amount => next(Payment::Ship { order }),
+                Some(paid) => fail(format!("paid {} instead of {amount}", paid.amount)),
+                None => Ok(Outcome::cancelled("no payment arrived")),
             },
             Payment::Ship { order } => {
                 work(Duration::from_secs(2)).await;
-                Outcome::done(format!("order {order} is on its way"))
+                done(format!("order {order} is on its way"))
             }
-        })
+        }
     }
 }

@@ -1,10 +1,8 @@
 //! A job that often fails and is retried with backoff.
 
 use super::{happens, work};
+use outlast::JobError;
 use outlast::prelude::*;
-
-/// Sends an invoice through a mail server that is often busy.
-pub(in crate::demo) struct Invoice;
 
 /// The input of the job.
 #[derive(Serialize, Deserialize)]
@@ -13,29 +11,22 @@ pub(in crate::demo) struct Mail {
     pub(in crate::demo) invoice: u64,
 }
 
-impl Job for Invoice {
-    const NAME: &'static str = "send_invoice";
-    const QUEUE: &'static str = "mail";
-    const MAX_ATTEMPTS: u32 = 6;
-
-    type Args = Mail;
-    type Output = String;
-
-    async fn perform(&self, mail: Mail, cx: &Context) -> Result<String, JobError> {
-        work(Duration::from_millis(500)).await;
-        if happens(3) {
-            return Err(JobError::fatal(format!(
-                "{} is not a valid address",
-                mail.to
-            )));
-        }
-        if happens(55) {
-            return Err(JobError::retry("the mail server is busy (451)"));
-        }
-        Ok(format!(
-            "invoice {} sent at attempt {}",
-            mail.invoice,
-            cx.attempt() + 1
-        ))
+/// Sends an invoice through a mail server that is often busy.
+#[job(queue = "mail", attempts = 6)]
+pub(in crate::demo) async fn send_invoice(mail: Mail, cx: &Context) -> Result<String, JobError> {
+    work(Duration::from_millis(500)).await;
+    if happens(3) {
+        return Err(JobError::fatal(format!(
+            "{} is not a valid address",
+            mail.to
+        )));
     }
+    if happens(55) {
+        return Err(JobError::retry("the mail server is busy (451)"));
+    }
+    Ok(format!(
+        "invoice {} sent at attempt {}",
+        mail.invoice,
+        cx.attempt() + 1
+    ))
 }

@@ -2,15 +2,15 @@
 
 mod approval;
 mod checkout;
-mod fulfil;
 mod invoice;
 mod order;
+mod purchase;
 
 pub(super) use approval::{Approval, Approved, Rejected, Request};
 pub(super) use checkout::{Checkout, Payment, PaymentConfirmed};
-pub(super) use fulfil::{Fulfil, Pack, PickedUp, PrintLabel, Purchase};
-pub(super) use invoice::{Invoice, Mail};
+pub(super) use invoice::{Mail, send_invoice};
 pub(super) use order::{Fulfilment, LineItem, Order};
+pub(super) use purchase::{PickedUp, Purchase, fulfil, pack, print_label};
 
 use std::time::Duration;
 

@@ -1,7 +1,9 @@
 //! Fans out to its line items with a window, and joins them. They end with the order.
 
 use super::{happens, work};
+use outlast::Outcome;
 use outlast::prelude::*;
+use outlast::store::ClosePolicy;
 
 /// The number of line items that are packed at a time.
 const HANDS: usize = 3;
@@ -12,8 +14,7 @@ const DEPARTURE: Duration = Duration::from_secs(25);
 pub(in crate::demo) struct Order;
 
 /// The steps of an order.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(in crate::demo) enum Fulfilment {
     Pack { order: u64, articles: Vec<String> },
     Ship { order: u64 },
@@ -32,11 +33,11 @@ impl Machine for Order {
     type Output = Shipment;
 
     async fn step(&self, state: Fulfilment, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Fulfilment::Pack { order, articles } => {
                 let lines = articles
                     .into_iter()
-                    .map(|article| New::<LineItem>(Line::Pick { article }));
+                    .map(|article| LineItem::with(Line::Pick { article }));
                 fan_out(lines)
                     .window(HANDS)
                     .deadline(DEPARTURE)
@@ -50,14 +51,14 @@ impl Machine for Order {
                 let missing = parcels.iter().filter(|parcel| parcel.is_none()).count();
                 work(Duration::from_secs(1)).await;
                 match missing == parcels.len() {
-                    true => Outcome::fail(format!("no article of order {order} is in stock")),
-                    false => Outcome::done(Shipment {
+                    true => fail(format!("no article of order {order} is in stock")),
+                    false => done(Shipment {
                         parcels: parcels.into_iter().flatten().collect(),
                         missing,
                     }),
                 }
             }
-        })
+        }
     }
 }
 
@@ -65,8 +66,7 @@ impl Machine for Order {
 pub(in crate::demo) struct LineItem;
 
 /// The steps of a line item.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 pub(in crate::demo) enum Line {
     Pick { article: String },
     Pack { article: String },
@@ -83,10 +83,10 @@ impl Machine for LineItem {
             // The instance was cancelled: its next outcome ends it.
             () = cx.cancelled() => return Ok(Outcome::requeue(state)),
         }
-        Ok(match state {
-            Line::Pick { article } if happens(8) => Outcome::fail(format!("no {article} in stock")),
-            Line::Pick { article } => Outcome::next(Line::Pack { article }),
-            Line::Pack { article } => Outcome::done(format!("a {article} in a box")),
-        })
+        match state {
+            Line::Pick { article } if happens(8) => fail(format!("no {article} in stock")),
+            Line::Pick { article } => next(Line::Pack { article }),
+            Line::Pack { article } => done(format!("a {article} in a box")),
+        }
     }
 }

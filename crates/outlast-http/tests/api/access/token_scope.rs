@@ -327,7 +327,7 @@ async fn a_scoped_token_sees_only_its_queues_and_workers<S: Store + Inspect + Cl
     for api in [&tenants.of_queue, &tenants.of_machine, &tenants.of_both] {
         assert_eq!(api.get("/v1/workers").await.ok()["workers"], json!([]));
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn the_overview_counts_only_instances_in_the_token_scope<S: Store + Inspect + Clone>(

@@ -51,7 +51,7 @@ async fn a_scoped_token_cannot_read_or_end_a_whole_family<S: Store + Inspect + C
     let ended = bound.post(&format!("{path}/terminate"), json!({})).await;
     assert_eq!(ended.ok()["answer"], "terminated");
     assert_eq!(all.get(&family).await.ok()["live"], 3);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn close_actions_are_shown_only_for_children_in_the_token_scope<
@@ -69,5 +69,5 @@ async fn close_actions_are_shown_only_for_children_in_the_token_scope<
     })
     .await;
     assert_eq!(seen(&bound).await, json!([]));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

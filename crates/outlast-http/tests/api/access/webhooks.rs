@@ -3,6 +3,7 @@
 use crate::support::{Answer, ApiClient, on_both_stores};
 use axum::body::Body;
 use axum::http::Method;
+use outlast::client::Admin;
 use outlast_core::{Inspect, Store};
 use outlast_http::{Role, Settings, Token, WebhookRoute, WebhookSecret};
 use serde_json::json;
@@ -43,10 +44,14 @@ impl Sender {
         Sender { api, old, new }
     }
 
+    fn admin(&self) -> Admin<'_> {
+        self.api.client.admin()
+    }
+
     async fn order(&self) -> String {
         use outlast_core::{Json, NewInstance};
         let row = NewInstance::new("checkout", "start", Json::null()).correlation_key("order:1");
-        let answers = self.api.client.insert_rows(vec![row]).await.unwrap();
+        let answers = self.admin().insert_rows(vec![row]).await.unwrap();
         answers[0].new_id().unwrap().to_string()
     }
 
@@ -92,7 +97,7 @@ async fn a_signed_message_becomes_a_signal_once<S: Store + Inspect + Clone>(stor
     let again = sender.signed(&sender.old, "msg_1", now(), BODY).await.ok();
     assert_eq!(again["delivery"], "duplicate");
     let id = outlast_core::InstanceId(id.parse().unwrap());
-    let inbox = sender.api.client.signals(id, None).await.unwrap();
+    let inbox = sender.admin().signals(id, None).await.unwrap();
     assert_eq!(inbox.len(), 1);
     assert_eq!(
         (inbox[0].name.as_str(), inbox[0].dedup_key.as_deref()),
@@ -118,7 +123,7 @@ async fn a_signed_message_becomes_a_signal_once<S: Store + Inspect + Clone>(stor
     // The dedup key still counts after the end of the instance. A repeated message does not reach
     // the next holder of the correlation key.
     let note = outlast_core::Note::by("ada");
-    sender.api.client.terminate(id, note).await.unwrap();
+    sender.admin().terminate(id, note).await.unwrap();
     let late = sender.signed(&sender.old, "msg_1", now(), BODY).await.ok();
     assert_eq!(late["delivery"], "duplicate");
     let next = sender.order().await;
@@ -128,7 +133,7 @@ async fn a_signed_message_becomes_a_signal_once<S: Store + Inspect + Clone>(stor
         (&json!("duplicate"), &json!(id.to_string()))
     );
     let next = outlast_core::InstanceId(next.parse().unwrap());
-    assert_eq!(sender.api.client.signals(next, None).await.unwrap(), []);
+    assert_eq!(sender.admin().signals(next, None).await.unwrap(), []);
 }
 
 async fn a_message_without_a_valid_signature_is_refused<S: Store + Inspect + Clone>(store: S) {
@@ -178,7 +183,7 @@ async fn a_message_without_a_valid_signature_is_refused<S: Store + Inspect + Clo
         "not_found"
     );
     let id = outlast_core::InstanceId(id.parse().unwrap());
-    assert_eq!(sender.api.client.signals(id, None).await.unwrap(), vec![]);
+    assert_eq!(sender.admin().signals(id, None).await.unwrap(), vec![]);
 }
 
 async fn a_webhook_accepts_two_secrets_at_once<S: Store + Inspect + Clone>(store: S) {

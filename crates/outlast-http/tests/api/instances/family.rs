@@ -69,7 +69,7 @@ async fn a_family_is_shown_with_its_counts<S: Store + Inspect + Clone>(store: S)
         .ok();
     assert_eq!(only_root["truncated"], true);
     assert_eq!(only_root["root"]["rounds"], json!([]));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn children_are_listed_by_status_round_and_page<S: Store + Inspect + Clone>(store: S) {
@@ -99,5 +99,5 @@ async fn children_are_listed_by_status_round_and_page<S: Store + Inspect + Clone
     assert_eq!(first, children[..2]);
     let (rest, end) = list(&format!("limit=2&cursor={}", next.unwrap())).await;
     assert_eq!((rest.as_slice(), end), (&children[2..], None));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

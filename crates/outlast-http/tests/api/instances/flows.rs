@@ -119,7 +119,7 @@ async fn a_workflow_shows_its_run_and_its_open_waits<S: Store + Inspect + Clone>
     let listed = &list["instances"][0];
     assert_eq!(listed["events"], it["events"]);
     assert!(listed.get("flow").is_none());
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_group_with_a_window_shows_running_and_held_children<S: Store + Inspect + Clone>(
@@ -147,7 +147,7 @@ async fn a_group_with_a_window_shows_running_and_held_children<S: Store + Inspec
     let waits = it["flow"]["waits"].as_array().unwrap();
     let held: Vec<_> = waits.iter().map(|wait| &wait["held"]).collect();
     assert_eq!(held, [&json!(false), &json!(false), &json!(true)]);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_wait_for_many_children_shows_the_number_of_open_calls<S: Store + Inspect + Clone>(
@@ -180,7 +180,7 @@ async fn a_wait_for_many_children_shows_the_number_of_open_calls<S: Store + Insp
         sentence.starts_with("waits for 251 open calls of a group until "),
         "{sentence}"
     );
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_history_is_read_page_by_page<S: Store + Inspect + Clone>(store: S) {
@@ -237,7 +237,7 @@ async fn a_history_is_read_page_by_page<S: Store + Inspect + Clone>(store: S) {
         (&json!("label"), &json!("abandon"), &json!(3))
     );
     assert!(of("timer_scheduled")["deadline"].is_string());
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn earlier_runs_are_listed_and_exported<S: Store + Inspect + Clone>(store: S) {
@@ -274,7 +274,7 @@ async fn earlier_runs_are_listed_and_exported<S: Store + Inspect + Clone>(store:
     assert_eq!(ended["instance"]["status"], "done", "{ended}");
     let it = api.get(&format!("/v1/instances/{id}")).await.ok();
     assert_eq!(it["flow"]["waits"], json!([]));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_blocked_workflow_shows_the_expected_and_the_found_call<S: Store + Inspect + Clone>(
@@ -310,7 +310,7 @@ async fn a_blocked_workflow_shows_the_expected_and_the_found_call<S: Store + Ins
         (&last["expected"], &last["found"]),
         (&blocked["expected"], &blocked["found"])
     );
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn blocked_workflows_need_attention_and_can_be_listed<S: Store + Inspect + Clone>(store: S) {
@@ -340,7 +340,7 @@ async fn blocked_workflows_need_attention_and_can_be_listed<S: Store + Inspect +
     assert_eq!(found[0]["id"], id);
     let error = found[0]["last_error"].as_str().unwrap();
     assert!(error.starts_with("blocked: "), "{error}");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_timeline_ends_with_the_policies_that_were_applied<S: Store + Inspect + Clone>(store: S) {
@@ -404,7 +404,7 @@ async fn a_timeline_ends_with_the_policies_that_were_applied<S: Store + Inspect 
         2
     );
     assert_eq!(exported.json()["policies"][0]["kind"], "policy_applied");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn children_are_listed_call_by_call<S: Store + Inspect + Clone>(store: S) {
@@ -443,7 +443,7 @@ async fn children_are_listed_call_by_call<S: Store + Inspect + Clone>(store: S) 
     let both: Vec<_> = both.iter().flat_map(|it| it.as_array().unwrap()).collect();
     assert_eq!(json!(both), page["calls"]);
     assert_eq!(rest["next"], Value::Null);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_request_for_a_missing_history_is_refused<S: Store + Inspect + Clone>(store: S) {
@@ -478,7 +478,7 @@ async fn a_request_for_a_missing_history_is_refused<S: Store + Inspect + Clone>(
         let nonsense = api.get(&format!("/v1/instances/x/{path}")).await;
         assert_eq!(nonsense.code(), "invalid_request", "{path}");
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_machine_without_a_history_says_so<S: Store + Inspect + Clone>(store: S) {

@@ -285,5 +285,5 @@ async fn an_omitted_queue_and_version_come_from_the_registered_machine<
         (&found["queue"], &found["version"]),
         (&json!("other"), &json!(1))
     );
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

@@ -71,7 +71,7 @@ async fn a_join_of_each_kind_is_shown_while_it_waits<S: Store + Inspect + Clone>
     let window = json!({"children": ["wait", "wait", "wait"], "window": 2});
     let window = barrier(&api, &team(&api, window).await, "window", json!(2)).await;
     assert_eq!(window["pending"], 3);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_joined_parent_shows_why_it_was_woken<S: Store + Inspect + Clone>(store: S) {
@@ -100,7 +100,7 @@ async fn a_joined_parent_shows_why_it_was_woken<S: Store + Inspect + Clone>(stor
         let ended = api.get(&format!("{path}/wait")).await.ok();
         assert_eq!(ended["instance"]["result"], joined);
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_tree_shows_close_policies_positions_and_held_children<S: Store + Inspect + Clone>(
@@ -122,5 +122,5 @@ async fn a_tree_shows_close_policies_positions_and_held_children<S: Store + Insp
         assert_eq!(child["held"], position == 2);
     }
     assert_eq!(shown.len(), 3);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

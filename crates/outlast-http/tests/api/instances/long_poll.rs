@@ -33,7 +33,7 @@ async fn a_wait_ends_when_the_instance_does<S: Store + Inspect + Clone>(store: S
     });
     sent.ok();
     assert_eq!(ended.ok()["instance"]["status"], "done");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_wait_that_times_out_answers_the_current_status<S: Store + Inspect + Clone>(store: S) {

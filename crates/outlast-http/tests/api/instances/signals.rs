@@ -65,7 +65,7 @@ async fn a_signal_by_key_finishes_the_instance_that_waits_for_it<S: Store + Insp
         )
         .await;
     assert_eq!(late.code(), "no_target");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_signal_without_a_target_or_a_name_is_refused<S: Store + Inspect + Clone>(store: S) {

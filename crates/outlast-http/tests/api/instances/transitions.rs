@@ -12,7 +12,7 @@ on_both_stores![
 ];
 
 async fn running(store: impl Store + Inspect) -> Engine {
-    let builder = Engine::builder(store).machine(Tracked);
+    let builder = Engine::builder(store).register(Tracked);
     builder.queue("default", 10).start().await.unwrap()
 }
 
@@ -99,7 +99,7 @@ async fn the_transitions_of_a_machine_are_its_history<S: Store + Inspect + Clone
         (&run["run"], &run["events"], &run["last"]),
         (&json!(1), &json!(4), &json!("transitioned"))
     );
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_machine_with_a_history_is_not_shown_as_a_workflow<S: Store + Inspect + Clone>(store: S) {
@@ -125,5 +125,5 @@ async fn a_machine_with_a_history_is_not_shown_as_a_workflow<S: Store + Inspect 
     );
     let other = api.get(&format!("/v1/instances/{id}/history?run=2")).await;
     assert_eq!(other.code(), "no_history");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

@@ -29,7 +29,11 @@ async fn a_dry_run_counts_and_changes_nothing<S: Store + Inspect + Clone>(store:
 async fn a_bulk_verb_changes_each_instance_once_page_by_page<S: Store + Inspect + Clone>(store: S) {
     let api = ApiClient::new(store);
     let rows = (0..1200).map(|_| NewInstance::new("m", "s", Json::null()));
-    api.client.insert_rows(rows.collect()).await.unwrap();
+    api.client
+        .admin()
+        .insert_rows(rows.collect())
+        .await
+        .unwrap();
     for (verb, status) in [
         // Without an engine no machine answers the cancel, so the instances stay runnable.
         ("cancel", "runnable"),

@@ -74,7 +74,7 @@ async fn a_cancel_is_a_request_that_the_machine_answers<S: Store + Inspect + Clo
     assert_eq!(operations.len(), 1, "{operations:?}");
     assert_eq!(operations[0]["verb"], "cancel");
     assert_eq!(operations[0]["cause"], Value::Null);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_unanswered_cancel_is_shown<S: Store + Inspect + Clone>(store: S) {
@@ -116,7 +116,7 @@ async fn terminate_ends_a_running_instance<S: Store + Inspect + Clone>(store: S)
     let seen = api.get(&path).await.ok();
     assert_eq!(seen["status"], "cancelled");
     assert_eq!(seen["last_error"], "terminated by http: it never ends");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_tree_is_counted_and_then_cancelled<S: Store + Inspect + Clone>(store: S) {
@@ -174,7 +174,7 @@ async fn a_tree_is_counted_and_then_cancelled<S: Store + Inspect + Clone>(store:
         let operations = api.get(&operations).await.ok();
         assert_eq!(operations["operations"][0]["cause"], json!(id));
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_tree_is_terminated_even_when_its_root_has_ended<S: Store + Inspect + Clone>(store: S) {
@@ -200,7 +200,7 @@ async fn a_tree_is_terminated_even_when_its_root_has_ended<S: Store + Inspect + 
     for child in &children(&api, &root).await[1..] {
         assert_eq!(child["last_error"], "terminated by http");
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn the_end_of_a_parent_applies_the_close_policies_of_its_children<
@@ -233,7 +233,7 @@ async fn the_end_of_a_parent_applies_the_close_policies_of_its_children<
     assert_eq!(child["on_parent_close"], "abandon");
     let close_actions = api.get(&format!("{root}/close_actions")).await.ok();
     assert_eq!(close_actions, json!({"close_actions": [], "next": null}));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_child_held_by_a_window_is_cancelled_at_once<S: Store + Inspect + Clone>(store: S) {
@@ -260,7 +260,7 @@ async fn a_child_held_by_a_window_is_cancelled_at_once<S: Store + Inspect + Clon
     api.post(&format!("{first}/signals"), go).await.ok();
     let admitted = becomes(&api, &third, "awaiting_signal").await;
     assert_eq!(admitted["held"], false);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_ended_parent_is_not_deleted_before_its_cascade_is_done<S: Store + Inspect + Clone>(
@@ -271,7 +271,7 @@ async fn an_ended_parent_is_not_deleted_before_its_cascade_is_done<S: Store + In
     let root = start(&api, "team", json!({"children": ["wait"]})).await;
     becomes(&api, &root, "awaiting_children").await;
     // Without an engine the cascade is not carried out.
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
     let tree = json!({"tree": true});
     api.post(&format!("{root}/terminate"), tree).await.ok();
     assert_eq!(api.delete(&root).await.code(), "conflict");

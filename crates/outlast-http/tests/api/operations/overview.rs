@@ -75,7 +75,7 @@ async fn the_overview_counts_instances_and_lists_what_needs_attention<
         runs.iter().map(|n| n.as_u64().unwrap()).sum::<u64>() >= 1
     })
     .await;
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_machine_is_shown_with_its_steps_counts_and_transitions<S: Store + Inspect + Clone>(
@@ -135,7 +135,7 @@ async fn a_machine_is_shown_with_its_steps_counts_and_transitions<S: Store + Ins
     );
     let all = api.get("/v1/machines").await.ok();
     assert_eq!(all["machines"].as_array().unwrap().len(), MACHINES);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_worker_is_shown_with_its_queues_and_machines<S: Store + Inspect + Clone>(store: S) {
@@ -153,7 +153,7 @@ async fn a_worker_is_shown_with_its_queues_and_machines<S: Store + Inspect + Clo
         .collect();
     assert_eq!(machines.len(), MACHINES);
     assert_eq!(worker["executing"], json!({"count": 0, "exact": true}));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
     assert_eq!(api.get("/v1/workers").await.ok()["workers"], json!([]));
 }
 

@@ -2,10 +2,11 @@
 
 use crate::support::{ApiClient, on_both_stores, running};
 use outlast_core::{Inspect, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 
 on_both_stores![
     a_failed_instance_is_retried_and_the_retry_is_recorded,
+    the_result_of_a_failed_instance_is_its_error_value_until_a_retry,
     a_live_instance_is_terminated_and_then_deleted,
     a_paused_queue_runs_nothing_until_it_is_resumed,
 ];
@@ -27,7 +28,7 @@ async fn a_failed_instance_is_retried_and_the_retry_is_recorded<S: Store + Inspe
         .to_owned();
     let ended = api.get(&format!("/v1/instances/{id}/wait")).await.ok();
     assert_eq!(ended["instance"]["status"], "failed");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
     let path = format!("/v1/instances/{id}");
     assert_eq!(
         api.post(&format!("{path}/retry"), json!({"reason": "mended"}))
@@ -46,6 +47,30 @@ async fn a_failed_instance_is_retried_and_the_retry_is_recorded<S: Store + Inspe
         (&json!("retry"), &json!("mended"), &json!("http"))
     );
     assert_eq!(first["status_before"], "failed");
+}
+
+async fn the_result_of_a_failed_instance_is_its_error_value_until_a_retry<
+    S: Store + Inspect + Clone,
+>(
+    store: S,
+) {
+    let engine = running(store.clone()).await;
+    let api = ApiClient::new(store);
+    let piece = json!({"machine": "piece", "step": "begin", "state": {"what": "fail"}});
+    let inserted = api.post("/v1/instances", piece).await.ok();
+    let path = format!("/v1/instances/{}", inserted["id"].as_str().unwrap());
+    let ended = api.get(&format!("{path}/wait")).await.ok();
+    let failed = &ended["instance"];
+    assert_eq!(failed["status"], "failed");
+    assert_eq!(failed["last_error"], "it cannot be done");
+    assert_eq!(failed["result"], json!({"missing": ["screws"]}));
+    engine.shutdown().await.unwrap();
+    api.post(&format!("{path}/retry"), json!({})).await.ok();
+    let retried = api.get(&path).await.ok();
+    assert_eq!(
+        (&retried["status"], &retried["result"]),
+        (&json!("runnable"), &Value::Null)
+    );
 }
 
 async fn a_live_instance_is_terminated_and_then_deleted<S: Store + Inspect + Clone>(store: S) {
@@ -129,5 +154,5 @@ async fn a_paused_queue_runs_nothing_until_it_is_resumed<S: Store + Inspect + Cl
         .await
         .ok();
     assert_eq!(waited["reached"], true);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

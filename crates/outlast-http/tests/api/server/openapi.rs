@@ -411,7 +411,7 @@ async fn every_route_answers_as_the_document_says() {
             answered.insert((method.to_owned(), path.to_owned()));
         }
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 
     // Every route has answered. The two routes without JSON have tests of their own.
     let mut documented = routes(&document);

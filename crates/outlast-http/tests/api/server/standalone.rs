@@ -2,6 +2,7 @@
 
 use crate::support::{ApiClient, LONG};
 use outlast::Sqlite;
+use outlast::store::{Json, NewInstance};
 use outlast_http::{Limits, ServeLimits, Settings, check_address, router, serve};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -260,11 +261,11 @@ async fn a_client_that_does_not_read_its_answer_is_dropped() {
     };
     let server = server(limits).await;
     let row = |n: usize| {
-        let state = outlast::Json::of(&format!("{n}{}", "x".repeat(1_000_000))).unwrap();
-        outlast::NewInstance::new("m", "s", state)
+        let state = Json::of(&format!("{n}{}", "x".repeat(1_000_000))).unwrap();
+        NewInstance::new("m", "s", state)
     };
     let rows = (0..4).map(row).collect();
-    server.api.client.insert_rows(rows).await.unwrap();
+    server.api.client.admin().insert_rows(rows).await.unwrap();
     let mut slow = Vec::new();
     for _ in 0..2 {
         let head = "GET /v1/instances?full=true HTTP/1.1\r\nhost: localhost\r\n\r\n";

@@ -135,7 +135,7 @@ impl ApiClient {
     pub(crate) async fn insert(&self, machine: &str, queue: &str) -> String {
         let state = Json::of(&json!({ "number": 1 })).unwrap();
         let row = NewInstance::new(machine, "start", state).queue(queue);
-        let answers = self.client.insert_rows(vec![row]).await.unwrap();
+        let answers = self.client.admin().insert_rows(vec![row]).await.unwrap();
         answers[0].new_id().unwrap().to_string()
     }
 }

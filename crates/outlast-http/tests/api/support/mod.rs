@@ -3,11 +3,11 @@
 pub(crate) mod api_client;
 pub(crate) mod machines;
 
-use crate::flow_machines::{Crowd, Fulfil, Insure, Label, Pack, Stuck};
+use crate::flow_machines::{crowd, fulfil, insure, label, pack, stuck};
 use crate::team::{Piece, Team};
 use futures_util::FutureExt;
-use outlast::{Engine, Postgres, Sqlite, Store};
-use outlast_core::Inspect;
+use outlast::store::{Inspect, Store};
+use outlast::{Engine, Postgres, Sqlite};
 use outlast_testbed::shared::{return_schema, take_schema, url};
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -73,19 +73,17 @@ pub(crate) const MACHINES: usize = 11;
 /// Starts an engine with every machine of these tests.
 pub(crate) async fn running(store: impl Store + Inspect) -> Engine {
     Engine::builder(store)
-        .machine(Checkout)
-        .machine(Parcel)
-        .machine(Fails)
-        .machine(Team)
-        .machine(Piece)
-        .workflow(Fulfil)
-        .workflow(Label)
-        .workflow(Crowd)
-        .workflow(Stuck)
-        .machine(Insure)
-        .machine(Pack)
-        .queue("default", 10)
-        .queue("other", 10)
+        .register(Checkout)
+        .register(Parcel)
+        .register(fails)
+        .register(Team)
+        .register(Piece)
+        .register(fulfil)
+        .register(label)
+        .register(crowd)
+        .register(stuck)
+        .register(insure)
+        .register(pack)
         .start()
         .await
         .unwrap()

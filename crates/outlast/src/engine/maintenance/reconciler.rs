@@ -82,9 +82,12 @@ mod tests {
 
     use super::*;
     use crate::engine::builder::Settings;
+    use crate::client::Client;
+    use crate::definition::{Durable, Provided};
     use crate::machine::Registry;
     use crate::prelude::*;
     use crate::testing::Harness;
+    use crate::workflow::Workflow;
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
     use outlast_core::ManualClock;
     use std::fmt::{Debug, Write};
@@ -95,13 +98,15 @@ mod tests {
     /// Waits for two children.
     struct Parent;
 
-    impl Workflow for Parent {
+    impl Durable for Parent {
         const NAME: &'static str = "parent";
         type Input = ();
         type Output = ();
+    }
 
+    impl Workflow for Parent {
         async fn run(&self, flow: Flow, (): ()) -> FlowResult<()> {
-            flow.all((flow.child::<Kid>(()), flow.child::<Kid>(())))
+            flow.all((flow.run(Kid::with(())), flow.run(Kid::with(()))))
                 .await?;
             Ok(())
         }
@@ -109,11 +114,13 @@ mod tests {
 
     struct Kid;
 
-    impl Workflow for Kid {
+    impl Durable for Kid {
         const NAME: &'static str = "kid";
         type Input = ();
         type Output = ();
+    }
 
+    impl Workflow for Kid {
         async fn run(&self, flow: Flow, (): ()) -> FlowResult<()> {
             flow.sleep(Duration::from_secs(1)).await
         }
@@ -166,16 +173,17 @@ mod tests {
         let store = store.open(&file).unwrap();
         let (mut harness, id) = runtime.block_on(async {
             let harness = Harness::on(store.clone(), clock);
-            let harness = harness.workflow(Parent).workflow(Kid);
+            let harness = harness.register(Parent).register(Kid);
             let mut harness = harness.build().await.unwrap();
-            let id = harness.insert(Run::<Parent>(())).await.unwrap();
+            let parent = harness.start(Parent::with(())).await.unwrap();
             harness.run().await;
-            (harness, id.id().unwrap())
+            (harness, parent.id())
         });
         let node = Node::new(
             Client::new(store),
             Settings::default(),
             Registry::default(),
+            Provided::default(),
             None,
         );
         let reconciler = Reconciler::new(Arc::new(node));

@@ -343,13 +343,12 @@ impl Runtime {
     /// Blocks code that cannot read the result of a call, and returns whether it does so.
     ///
     /// Payloads from other senders do not block.
-    pub(in crate::workflow) fn block_unread(&mut self, call: i32, error: &FlowError) -> bool {
+    pub(in crate::workflow) fn block_unread(&mut self, call: i32, found: String) -> bool {
         let it = self.call(call);
         let Some(end) = it.end.as_ref().filter(|_| it.kind != CallKind::Signal) else {
             return false;
         };
         let expected = describe(end.event as usize, end.kind, &it.name, Some(call));
-        let found = format!("a type that does not fit the stored value: {error}");
         self.block(expected, found);
         true
     }

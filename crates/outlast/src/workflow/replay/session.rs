@@ -136,7 +136,7 @@ impl Session {
             NextAction::Start { wait, goes_on } => return Ok(Some(self.start(wait, goes_on))),
             NextAction::Park => return Ok(Some(self.park())),
             NextAction::SeeChildren => self.see_children(cx).await?,
-            NextAction::Fail(reason) => return Ok(Some(self.fail(reason))),
+            NextAction::Fail(reason) => return Ok(Some(self.fail(reason, None))),
             NextAction::End => return Ok(self.result.take().map(|result| self.end(result))),
         }
         Ok(None)

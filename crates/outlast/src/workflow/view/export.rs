@@ -1,7 +1,7 @@
 //! Exports a run with its history as a document, to inspect it or to replay it against other code.
 
 use super::timeline::{PolicyApplied, TimelineEntry};
-use crate::client::Client;
+use crate::client::Admin;
 use crate::workflow::replay::events::{Renewed, data_of};
 use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
@@ -140,7 +140,7 @@ impl ExportedRun {
     }
 }
 
-impl Client {
+impl Admin<'_> {
     /// Exports one complete run of a workflow. Default: the current run.
     ///
     /// Returns `None` when there is no such instance or run, or when its history is no longer
@@ -151,7 +151,7 @@ impl Client {
         run: Option<i32>,
     ) -> Result<Option<ExportedRun>> {
         let id = id.into();
-        let Some(instance) = self.get(id).await? else {
+        let Some(instance) = self.client.find(id).await? else {
             return Ok(None);
         };
         let run = run.unwrap_or(instance.run);

@@ -1,7 +1,7 @@
 //! Lists the children of a run, call by call, from the history of the workflow.
 
 use super::waits::GroupPlace;
-use crate::client::Client;
+use crate::client::Admin;
 use crate::workflow::replay::events::{CallKind, Ended, Scheduled, data_of};
 use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
@@ -55,7 +55,7 @@ pub struct ChildCall {
     place: (i32, i32),
 }
 
-impl Client {
+impl Admin<'_> {
     /// Returns the children of a run, call by call: at most `max` after the call `after`.
     ///
     /// Recorded facts come from the history, even when the child is no longer stored. For the
@@ -97,7 +97,7 @@ impl Client {
         for round in rounds {
             let mut after = None;
             while pages < PAGES_MAX {
-                let page = self.store.children(instance.id, Some(round), after).await?;
+                let page = self.client.store.children(instance.id, Some(round), after).await?;
                 pages += 1;
                 after = page.last().map(|child| child.id);
                 let is_last = !page.more;

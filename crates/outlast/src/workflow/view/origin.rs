@@ -3,7 +3,7 @@
 //! A search reads a bounded number of events, never a whole long history.
 
 use super::waits::GroupPlace;
-use crate::client::Client;
+use crate::client::Admin;
 use crate::workflow::replay::events::{CallKind, Scheduled, data_of};
 use outlast_core::{
     Event, EventKind, HistoryRequest, Instance, InstanceId, Result, RunSummary, Timestamp,
@@ -36,7 +36,7 @@ pub struct Origin {
     pub group: Option<GroupPlace>,
 }
 
-impl Client {
+impl Admin<'_> {
     /// Returns the call that started an instance.
     ///
     /// Returns `None` when no workflow started it, when the history of that run is no longer
@@ -45,7 +45,7 @@ impl Client {
         let (Some(parent), Some(position)) = (child.parent, child.position) else {
             return Ok(None);
         };
-        let mut calls = Calls::of(self, parent.id).await?;
+        let mut calls = Calls::of(*self, parent.id).await?;
         calls.find((parent.round, position)).await
     }
 }
@@ -56,17 +56,17 @@ type ChildPosition = (i32, i32);
 /// Finds the calls of a workflow by the places of their children. Pages are kept for the next
 /// search.
 pub(in crate::workflow) struct Calls<'a> {
-    client: &'a Client,
+    admin: Admin<'a>,
     id: InstanceId,
     runs: Vec<RunSummary>,
     pages: HashMap<(i32, i32), Vec<(ChildPosition, Origin)>>,
 }
 
 impl<'a> Calls<'a> {
-    pub(in crate::workflow) async fn of(client: &'a Client, id: InstanceId) -> Result<Calls<'a>> {
-        let runs = client.histories(id).await?;
+    pub(in crate::workflow) async fn of(admin: Admin<'a>, id: InstanceId) -> Result<Calls<'a>> {
+        let runs = admin.histories(id).await?;
         Ok(Calls {
-            client,
+            admin,
             id,
             runs,
             pages: HashMap::new(),
@@ -151,7 +151,7 @@ impl<'a> Calls<'a> {
                 after,
                 max: (end - after) as usize,
             };
-            let events = self.client.history(request).await?;
+            let events = self.admin.history(request).await?;
             found.extend(events.iter().filter_map(scheduled));
             match events.last() {
                 Some(last) if events.more && last.seq < end => after = last.seq,

@@ -1,11 +1,11 @@
 //! The timeline of a run: its events, followed by the close policies that its end applied.
 //!
 //! A history ends with its run. The cascade of that end acts on the children later and is recorded
-//! with them ([`Client::close_actions`]). Both are combined only for display. So a replay reads
+//! with them ([`Admin::close_actions`]). Both are combined only for display. So a replay reads
 //! only the calls of the code and their results (docs/decisions/0036).
 
 use super::origin::{Calls, Origin};
-use crate::client::Client;
+use crate::client::Admin;
 use outlast_core::limits::PAGE_MAX;
 use outlast_core::{
     ClosePolicy, Event, HistoryRequest, Instance, InstanceId, Operation, OperationId, Result, Rows,
@@ -82,7 +82,7 @@ impl PolicyApplied {
     }
 }
 
-impl Client {
+impl Admin<'_> {
     /// Returns a page of the timeline, in order: at most `max` entries after the one at `after`.
     ///
     /// [`Rows::more`] says whether more follow: a page with large data is shorter than its `max`.
@@ -127,14 +127,14 @@ impl Client {
         if instance.round == 0 || !is_over || !instance.is_workflow() {
             return Ok(Vec::new());
         }
-        let mut calls = Calls::of(self, instance.id).await?;
+        let mut calls = Calls::of(*self, instance.id).await?;
         let Some(span) = TimelineSpan::of(&calls, run) else {
             return Ok(Vec::new());
         };
         let mut policies: Vec<PolicyApplied> = Vec::new();
         let (mut seq, mut last): (i32, Option<OperationId>) = (span.events, None);
         loop {
-            let page = self.store.close_actions(instance.id, last).await?;
+            let page = self.client.store.close_actions(instance.id, last).await?;
             last = page.last().map(|operation| operation.id);
             let applied = page.iter().filter(|it| span.has(it.at));
             for (operation, child, policy) in applied.filter_map(|it| applied_by(instance.id, it)) {
@@ -166,7 +166,7 @@ impl Client {
         calls: &mut Calls<'_>,
         child: InstanceId,
     ) -> Result<Option<Origin>> {
-        let child = self.store.get(child).await?;
+        let child = self.client.store.get(child).await?;
         let place = child.and_then(|it| Some((it.parent?.round, it.position?)));
         match place {
             Some(place) => calls.find(place).await,

@@ -11,7 +11,7 @@ use crate::workflow::replay::events::{
 pub use groups::{GroupWait, WindowWait};
 use groups::{UnreadChildren, groups, members_of};
 
-use crate::client::Client;
+use crate::client::Admin;
 use outlast_core::limits::HISTORY_PAGE_MAX;
 use outlast_core::{
     BLOCKED, ClosePolicy, Event, EventKind, Filter, HistoryRequest, Instance, InstanceId, Json,
@@ -69,7 +69,7 @@ pub struct Handled {
     pub reason: String,
 }
 
-impl Client {
+impl Admin<'_> {
     /// Returns what a workflow waits for, what blocks it, and the failures it has handled.
     ///
     /// A finished workflow waits for nothing. For a machine the result is empty.
@@ -139,7 +139,7 @@ impl Client {
             limit: CHILDREN_SEEN,
             values: false,
         };
-        let page = self.store.list(request).await?;
+        let page = self.client.store.list(request).await?;
         let seen = page.instances.iter().filter_map(|child| {
             let place = (child.parent?.round, child.position?);
             Some((place, child))
@@ -160,7 +160,7 @@ impl Client {
         waits.is_whole = false;
         let window = instance.barrier.as_ref().and_then(|it| it.window);
         uncounted.window = window.map(|places| (instance.round, places as usize));
-        for round in self.store.rounds(instance.id).await? {
+        for round in self.client.store.rounds(instance.id).await? {
             let ended = round.children.iter().filter(|(it, _)| it.is_terminal());
             let ended: u64 = ended.map(|(_, children)| children).sum();
             let ended = usize::try_from(ended).unwrap_or(usize::MAX);

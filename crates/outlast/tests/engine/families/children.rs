@@ -5,8 +5,8 @@
 use crate::support;
 use crate::support::{LONG, insert, on_both_stores};
 use outlast::prelude::*;
-use outlast::{DroppedChild, Parent};
-use outlast_core::{Inspect, Store};
+use outlast::store::{DroppedChild, Inspect, Parent, Store};
+use outlast::{New, Note, Status, StepError};
 use serde_json::{Value, json};
 
 on_both_stores!(
@@ -30,8 +30,7 @@ on_both_stores!(
 /// A child that ends as its state says.
 struct Leaf;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Small {
     Say(u64),
     Where,
@@ -40,12 +39,8 @@ enum Small {
     Report,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Go;
-
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
 
 impl Machine for Leaf {
     const NAME: &'static str = "leaf";
@@ -53,24 +48,23 @@ impl Machine for Leaf {
     type Output = Value;
 
     async fn step(&self, small: Small, cx: &Context) -> StepResult<Self> {
-        Ok(match small {
-            Small::Say(number) => Outcome::done(number.into()),
-            Small::Where => Outcome::done(cx.queue().into()),
-            Small::Fail(reason) => Outcome::fail(reason),
-            Small::Park => wait_for([Go::NAME]).then(Small::Say(0)),
+        match small {
+            Small::Say(number) => done(number.into()),
+            Small::Where => done(cx.queue().into()),
+            Small::Fail(reason) => fail(reason),
+            Small::Park => wait_for::<Go>().then(Small::Say(0)),
             Small::Report => {
                 let parent = cx.parent().map(|Parent { id, round }| (id, round));
-                Outcome::done(json!({ "parent": parent, "trace": cx.trace() }))
+                done(json!({ "parent": parent, "trace": cx.trace() }))
             }
-        })
+        }
     }
 }
 
 /// A child of another machine, with another output.
 struct Bud;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Bloom {
     Bloom,
 }
@@ -81,15 +75,14 @@ impl Machine for Bud {
     type Output = String;
 
     async fn step(&self, _: Bloom, _cx: &Context) -> StepResult<Self> {
-        Ok(Outcome::done("bloomed".to_owned()))
+        done("bloomed".to_owned())
     }
 }
 
 /// A parent of leaves.
 struct Branch;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Grow {
     Queues,
     Say(Vec<u64>),
@@ -114,23 +107,23 @@ impl Machine for Branch {
     type Output = Value;
 
     async fn step(&self, grow: Grow, cx: &Context) -> StepResult<Self> {
-        Ok(match grow {
+        match grow {
             Grow::Queues => {
                 let queues = ["one", "default", "two"];
-                let leaves = queues.map(|queue| New::<Leaf>(Small::Where).queue(queue));
+                let leaves = queues.map(|queue| Leaf::with(Small::Where).queue(queue));
                 fan_out(leaves).then(Grow::Join)
             }
             Grow::Say(numbers) => fan_out(saying(numbers)).then(Grow::Join),
             Grow::SayAndFail => fan_out(saying_and_failing()).then(Grow::Join),
             Grow::SayAndInsistOnOutputs => fan_out(saying_and_failing()).then(Grow::JoinOutputs),
-            Grow::Park => fan_out([New::<Leaf>(Small::Park)]).then(Grow::Join),
+            Grow::Park => fan_out([Leaf::with(Small::Park)]).then(Grow::Join),
             Grow::ParkAndFail => {
                 let leaves = [Small::Park, Small::Fail("blight".to_owned())];
-                fan_out(leaves.map(New::<Leaf>)).then(Grow::Join)
+                fan_out(leaves.map(Leaf::with)).then(Grow::Join)
             }
             Grow::Keyed { keys } => {
                 let leaves = (1..).map(Small::Say).zip(keys);
-                fan_out(leaves.map(|(say, key)| New::<Leaf>(say).key(key))).then(Grow::Join)
+                fan_out(leaves.map(|(say, key)| Leaf::with(say).key(key))).then(Grow::Join)
             }
             Grow::Twice => fan_out(saying([1, 2])).then(Grow::Again),
             Grow::Again => {
@@ -143,34 +136,36 @@ impl Machine for Branch {
                     .iter()
                     .map(|child| (child.round, child.result.clone()))
                     .collect();
-                Outcome::done(json!({ "first": first, "second": round(cx)?, "all": all }))
+                done(json!({ "first": first, "second": round(cx)?, "all": all }))
             }
-            Grow::Mixed => fan_out([New::<Bud>(Bloom::Bloom)])
+            Grow::Mixed => fan_out([Bud::with(Bloom::Bloom)])
                 .and(saying([1, 2]))
-                .and([New::<Bud>(Bloom::Bloom)])
+                .and([Bud::with(Bloom::Bloom)])
                 .then(Grow::JoinMixed),
             Grow::JoinMixed => {
                 let buds = cx.children::<Bud>()?.into_iter();
                 let buds: Vec<_> = buds.map(|bud| bud.output).collect();
                 let machines: Vec<_> = cx.round().iter().map(|child| &child.machine).collect();
-                Outcome::done(json!({ "leaves": round(cx)?, "buds": buds, "machines": machines }))
+                done(json!({ "leaves": round(cx)?, "buds": buds, "machines": machines }))
             }
-            Grow::Report => fan_out([New::<Leaf>(Small::Report)]).then(Grow::Join),
-            Grow::Join => Outcome::done(json!({
+            Grow::Report => fan_out([Leaf::with(Small::Report)]).then(Grow::Join),
+            Grow::Join => done(json!({
                 "leaves": round(cx)?,
                 "dropped": cx.dropped(),
             })),
             Grow::JoinOutputs => {
                 let leaves = cx.children::<Leaf>()?.into_iter();
                 let outputs: Result<Vec<_>, _> = leaves.map(|leaf| leaf.into_output()).collect();
-                Outcome::done(outputs?.into())
+                done(outputs?.into())
             }
-        })
+        }
     }
 }
 
 fn saying(numbers: impl IntoIterator<Item = u64>) -> impl Iterator<Item = New<Leaf>> {
-    numbers.into_iter().map(|number| New(Small::Say(number)))
+    numbers
+        .into_iter()
+        .map(|number| Leaf::with(Small::Say(number)))
 }
 
 fn saying_and_failing() -> [New<Leaf>; 3] {
@@ -179,7 +174,7 @@ fn saying_and_failing() -> [New<Leaf>; 3] {
         Small::Fail("blight".to_owned()),
         Small::Say(3),
     ]
-    .map(New)
+    .map(Leaf::with)
 }
 
 /// The statuses, outputs and errors of the leaves of this round.
@@ -191,17 +186,17 @@ fn round(cx: &Context) -> Result<Value, StepError> {
 
 async fn growing(store: impl Store + Inspect) -> Engine {
     let builder = Engine::builder(store)
-        .machine(Branch)
-        .machine(Leaf)
-        .machine(Bud);
+        .register(Branch)
+        .register(Leaf)
+        .register(Bud);
     let queues = ["default", "one", "two"].into_iter();
     let builder = queues.fold(builder, |builder, queue| builder.queue(queue, 100));
     builder.start().await.unwrap()
 }
 
 async fn grown(engine: &Engine, grow: Grow) -> Value {
-    let id = insert::<Branch>(engine, New(grow)).await;
-    engine.wait(id, LONG).await.unwrap()
+    let branch = insert(engine.client(), Branch::with(grow)).await;
+    branch.output().timeout(LONG).await.unwrap()
 }
 
 async fn children_run_in_the_queues_they_were_given_and_join<S: Store + Inspect + Clone>(store: S) {
@@ -238,9 +233,9 @@ async fn the_output_of_a_failed_child_is_an_error_that_says_how_it_ended<
     store: S,
 ) {
     let engine = growing(store).await;
-    let id = insert::<Branch>(&engine, New(Grow::SayAndInsistOnOutputs)).await;
-    let ended = engine.wait_ended(id, LONG).await.unwrap();
-    let failed = engine.children(id.get()).await.unwrap()[1].id;
+    let branch = insert(engine.client(), Branch::with(Grow::SayAndInsistOnOutputs)).await;
+    let ended = branch.ended().timeout(LONG).await.unwrap();
+    let failed = branch.children().await.unwrap()[1].id;
     assert_eq!(ended.status, Status::Failed);
     assert_eq!(
         ended.last_error,
@@ -250,15 +245,16 @@ async fn the_output_of_a_failed_child_is_an_error_that_says_how_it_ended<
 
 async fn a_terminated_child_counts_in_the_join<S: Store + Inspect + Clone>(store: S) {
     let engine = growing(store).await;
-    let id = insert::<Branch>(&engine, New(Grow::Park)).await;
-    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    let branch = insert(engine.client(), Branch::with(Grow::Park)).await;
+    let parked = branch.settled().timeout(LONG).await.unwrap();
     assert_eq!(
         (parked.status, parked.children_pending),
         (Status::AwaitingChildren, 1)
     );
-    let child = engine.children(id.get()).await.unwrap()[0].id;
-    engine.terminate(child, Note::by("gardener")).await.unwrap();
-    let grown = engine.wait(id, LONG).await.unwrap();
+    let child = branch.children().await.unwrap()[0].id;
+    let child = engine.handle::<Leaf>(child).await.unwrap();
+    child.terminate(Note::by("gardener")).await.unwrap();
+    let grown = branch.output().timeout(LONG).await.unwrap();
     assert_eq!(
         grown["leaves"],
         json!([["cancelled", null, "terminated by gardener"]])
@@ -269,7 +265,7 @@ async fn a_child_whose_key_is_occupied_is_dropped_and_reported<S: Store + Inspec
     store: S,
 ) {
     let engine = growing(store).await;
-    let holder = insert(&engine, New::<Leaf>(Small::Park).key("b")).await;
+    let holder = insert(engine.client(), Leaf::with(Small::Park).key("b")).await;
     let keys = ["a", "b", "c"].map(str::to_owned).to_vec();
     let grown = grown(&engine, Grow::Keyed { keys }).await;
     assert_eq!(
@@ -281,7 +277,7 @@ async fn a_child_whose_key_is_occupied_is_dropped_and_reported<S: Store + Inspec
         position: 1,
         machine: Leaf::NAME.to_owned(),
         key: "b".to_owned(),
-        holder: Some(holder.get()),
+        holder: Some(holder.id().get()),
     };
     assert_eq!(dropped, [expected]);
 }
@@ -290,7 +286,7 @@ async fn a_round_whose_children_are_all_dropped_joins_at_once<S: Store + Inspect
     store: S,
 ) {
     let engine = growing(store).await;
-    insert(&engine, New::<Leaf>(Small::Park).key("a")).await;
+    insert(engine.client(), Leaf::with(Small::Park).key("a")).await;
     let keys = vec!["a".to_owned(); 2];
     let grown = grown(&engine, Grow::Keyed { keys }).await;
     assert_eq!(grown["leaves"], json!([]));
@@ -300,8 +296,7 @@ async fn a_round_whose_children_are_all_dropped_joins_at_once<S: Store + Inspect
 /// Counts itself and its descendants.
 struct Tree;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Height {
     Grow { levels: u32 },
     Sum,
@@ -313,25 +308,25 @@ impl Machine for Tree {
     type Output = u32;
 
     async fn step(&self, height: Height, cx: &Context) -> StepResult<Self> {
-        Ok(match height {
-            Height::Grow { levels: 0 } => Outcome::done(1),
+        match height {
+            Height::Grow { levels: 0 } => done(1),
             Height::Grow { levels } => {
-                let below = || New::<Tree>(Height::Grow { levels: levels - 1 });
+                let below = || Tree::with(Height::Grow { levels: levels - 1 });
                 fan_out([below(), below(), below()]).then(Height::Sum)
             }
             Height::Sum => {
                 let below = cx.children::<Tree>()?.into_iter();
                 let sizes: Result<Vec<_>, _> = below.map(|tree| tree.into_output()).collect();
-                Outcome::done(1 + sizes?.iter().sum::<u32>())
+                done(1 + sizes?.iter().sum::<u32>())
             }
-        })
+        }
     }
 }
 
 async fn fan_outs_nest_three_deep<S: Store + Inspect + Clone>(store: S) {
     let engine = support::running(store, Tree).await;
-    let id = insert::<Tree>(&engine, New(Height::Grow { levels: 3 })).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1 + 3 + 9 + 27);
+    let tree = insert(engine.client(), Tree::with(Height::Grow { levels: 3 })).await;
+    assert_eq!(tree.output().timeout(LONG).await.unwrap(), 1 + 3 + 9 + 27);
 }
 
 async fn a_second_round_sees_only_its_own_children<S: Store + Inspect + Clone>(store: S) {
@@ -370,19 +365,23 @@ async fn a_parent_sees_its_children_in_the_order_of_its_fan_out<S: Store + Inspe
 async fn a_child_knows_its_parent_and_shares_its_trace<S: Store + Inspect + Clone>(store: S) {
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let engine = growing(store).await;
-    let id = insert(&engine, New::<Branch>(Grow::Report).trace(TRACE)).await;
-    let grown = engine.wait(id, LONG).await.unwrap();
+    let branch = insert(engine.client(), Branch::with(Grow::Report).trace(TRACE)).await;
+    let grown = branch.output().timeout(LONG).await.unwrap();
     let report = &grown["leaves"][0][1];
-    assert_eq!(report["parent"], json!([id.get(), 1]));
+    assert_eq!(report["parent"], json!([branch.id().get(), 1]));
     assert_eq!(report["trace"], TRACE);
 }
 
 async fn a_thousand_children_join_once<S: Store + Inspect + Clone>(store: S) {
     let engine = growing(store).await;
-    let id = insert::<Branch>(&engine, New(Grow::Say((0..1_000).collect()))).await;
-    let grown = engine.wait(id, LONG).await.unwrap();
+    let branch = insert(
+        engine.client(),
+        Branch::with(Grow::Say((0..1_000).collect())),
+    )
+    .await;
+    let grown = branch.output().timeout(LONG).await.unwrap();
     assert_eq!(grown["leaves"].as_array().unwrap().len(), 1_000);
-    let ended = engine.get(id).await.unwrap().unwrap();
+    let ended = branch.instance().await.unwrap();
     // Claim, fan-out, claim, done.
     assert_eq!((ended.revision.0, ended.children_pending), (4, 0));
 }
@@ -391,24 +390,23 @@ async fn a_child_that_is_retried_while_its_parent_waits_counts_again<S: Store + 
     store: S,
 ) {
     let engine = growing(store).await;
-    let id = insert::<Branch>(&engine, New(Grow::ParkAndFail)).await;
-    engine.wait_settled(id, LONG).await.unwrap();
-    let children = engine.children(id.get()).await.unwrap();
-    let (parked, failing) = (children[0].id, children[1].id);
-    engine.wait_ended(failing, LONG).await.unwrap();
-    let pending = async || engine.get(id).await.unwrap().unwrap().children_pending;
+    let branch = insert(engine.client(), Branch::with(Grow::ParkAndFail)).await;
+    branch.settled().timeout(LONG).await.unwrap();
+    let children = branch.children().await.unwrap();
+    let parked = engine.handle::<Leaf>(children[0].id).await.unwrap();
+    let failing = engine.handle::<Leaf>(children[1].id).await.unwrap();
+    failing.ended().timeout(LONG).await.unwrap();
+    let pending = async || branch.instance().await.unwrap().children_pending;
     assert_eq!(pending().await, 1);
-    engine.pause("default", Note::by("gardener")).await.unwrap();
-    engine.retry(failing, Note::by("gardener")).await.unwrap();
+    let (admin, gardener) = (engine.client().admin(), || Note::by("gardener"));
+    admin.pause("default", gardener()).await.unwrap();
+    admin.retry(&failing, gardener()).await.unwrap();
     assert_eq!(pending().await, 2);
-    engine
-        .resume("default", Note::by("gardener"))
-        .await
-        .unwrap();
-    engine.wait_ended(failing, LONG).await.unwrap();
+    admin.resume("default", gardener()).await.unwrap();
+    failing.ended().timeout(LONG).await.unwrap();
     assert_eq!(pending().await, 1);
-    engine.signal(parked, Go).await.unwrap();
-    let grown = engine.wait(id, LONG).await.unwrap();
+    parked.signal(Go).await.unwrap();
+    let grown = branch.output().timeout(LONG).await.unwrap();
     let expected = json!([["done", 0, null], ["failed", null, "blight"]]);
     assert_eq!(grown["leaves"], expected);
 }
@@ -417,15 +415,15 @@ async fn a_terminated_parent_abandons_its_children_by_default<S: Store + Inspect
     store: S,
 ) {
     let engine = growing(store).await;
-    let id = insert::<Branch>(&engine, New(Grow::Park)).await;
-    engine.wait_settled(id, LONG).await.unwrap();
-    let child = engine.children(id.get()).await.unwrap()[0].id;
-    let parked = engine.wait_settled(child, LONG).await.unwrap();
+    let branch = insert(engine.client(), Branch::with(Grow::Park)).await;
+    branch.settled().timeout(LONG).await.unwrap();
+    let child = branch.children().await.unwrap()[0].id;
+    let leaf = engine.handle::<Leaf>(child).await.unwrap();
+    let parked = leaf.settled().timeout(LONG).await.unwrap();
     assert_eq!(parked.status, Status::AwaitingSignal);
-    engine.terminate(id, Note::by("gardener")).await.unwrap();
-    engine.signal(child, Go).await.unwrap();
-    let leaf = Id::<Leaf>::of(child);
-    assert_eq!(engine.wait(leaf, LONG).await.unwrap(), 0);
-    let parent = engine.get(id).await.unwrap().unwrap();
+    branch.terminate(Note::by("gardener")).await.unwrap();
+    leaf.signal(Go).await.unwrap();
+    assert_eq!(leaf.output().timeout(LONG).await.unwrap(), 0);
+    let parent = branch.instance().await.unwrap();
     assert_eq!(parent.status, Status::Cancelled);
 }

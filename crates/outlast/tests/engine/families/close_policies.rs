@@ -7,8 +7,8 @@ use crate::support::through::{Break, Through};
 use crate::support::{LONG, eventually, insert, on_both_stores};
 use outlast::client::TreeLimits;
 use outlast::prelude::*;
-use outlast::{CancelAnswer, Child, TerminateAnswer};
-use outlast_core::{Inspect, Store};
+use outlast::store::{CancelAnswer, ClosePolicy, Inspect, Store, Target, TerminateAnswer};
+use outlast::{InstanceId, Note, Outcome, Roles, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,8 +37,8 @@ struct Elder {
     runs: Arc<AtomicU32>,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
+#[derive(Clone)]
 enum Life {
     /// Starts a child of each policy and one that ends, then goes to `then`.
     Raise {
@@ -98,11 +98,11 @@ impl Machine for Elder {
     type Output = Value;
 
     async fn step(&self, life: Life, cx: &Context) -> StepResult<Self> {
-        let parked = || New::<Kid>(Play::Park(Box::new(Play::Win(1))));
-        Ok(match life {
+        let parked = || Kid::with(Play::Park(Box::new(Play::Win(1))));
+        match life {
             Life::Raise { then } => {
                 let kids = POLICIES.map(|policy| parked().on_parent_close(policy));
-                let winner = New::<Kid>(Play::Win(0)).on_parent_close(ClosePolicy::Terminate);
+                let winner = Kid::with(Play::Win(0)).on_parent_close(ClosePolicy::Terminate);
                 fan_out([winner])
                     .and(kids)
                     .any()
@@ -110,56 +110,56 @@ impl Machine for Elder {
             }
             Life::Rule => {
                 let own = parked().on_parent_close(ClosePolicy::Terminate);
-                let winner = New::<Kid>(Play::Win(0));
+                let winner = Kid::with(Play::Win(0));
                 fan_out([winner, own, parked()])
                     .any()
                     .on_parent_close(ClosePolicy::RequestCancel)
                     .then(Life::End { how: End::Done })
             }
             Life::Crowd { kids, policy } => fan_out((0..kids).map(|_| parked()))
-                .and([New::<Kid>(Play::Win(0))])
+                .and([Kid::with(Play::Win(0))])
                 .any()
                 .on_parent_close(policy)
                 .then(Life::End { how: End::Done }),
             Life::End { how } => match how {
-                End::Done => Outcome::done(Value::Null),
-                End::Stop => Outcome::fail("old"),
-                End::Cancelled => Outcome::cancelled("tired"),
-                End::Wait => wait_for([Go::NAME]).then(Life::Kept),
+                End::Done => done(Value::Null),
+                End::Stop => fail("old"),
+                End::Cancelled => Ok(Outcome::cancelled("tired")),
+                End::Wait => wait_for::<Go>().then(Life::Kept),
             },
             Life::Keep { kids } => {
-                let kids = (0..kids).map(|_| New::<Kid>(Play::Linger));
+                let kids = (0..kids).map(|_| Kid::with(Play::Linger));
                 fan_out(kids).and([parked()]).then(Life::Kept)
             }
-            Life::Kept => Outcome::done(Value::Null),
+            Life::Kept => done(Value::Null),
             Life::Mourn => fan_out([parked()]).then(Life::Mourned),
-            Life::Mourned => Outcome::cancelled("mourned"),
-            Life::Grow { levels: 0 } => fan_out([parked(), New(Play::Win(1))])
+            Life::Mourned => Ok(Outcome::cancelled("mourned")),
+            Life::Grow { levels: 0 } => fan_out([parked(), Kid::with(Play::Win(1))])
                 .any()
                 .then(Life::Grow { levels: 0 }),
             Life::Grow { levels } => {
                 let younger = Life::Grow { levels: levels - 1 };
-                fan_out([New::<Elder>(younger.clone()), New(younger)])
-                    .and([New::<Kid>(Play::Win(1))])
+                fan_out([Elder::with(younger.clone()), Elder::with(younger)])
+                    .and([Kid::with(Play::Win(1))])
                     .any()
                     .then(Life::Grow { levels })
             }
             Life::Reach { how } => {
                 // Parks more often than it is signalled, so that it lives when signals come.
                 let again = |play| Play::Park(Box::new(play));
-                let first = New::<Kid>(again(again(again(Play::Win(1)))));
-                fan_out([first, parked(), New(Play::Win(0))])
+                let first = Kid::with(again(again(again(Play::Win(1)))));
+                fan_out([first, parked(), Kid::with(Play::Win(0))])
                     .any()
                     .then(Life::Reached { how })
             }
-            Life::Reached { how } => self.reach(how, cx).await?,
-        })
+            Life::Reached { how } => self.reach(how, cx).await,
+        }
     }
 
     async fn on_cancel(&self, life: Life, cx: &Context) -> StepResult<Self> {
-        Ok(match life {
+        match life {
             Life::Mourned if cx.round_number() == 1 => {
-                fan_out([New::<Kid>(Play::Win(5))]).then(Life::Mourned)
+                fan_out([Kid::with(Play::Win(5))]).then(Life::Mourned)
             }
             Life::Raise { .. }
             | Life::Rule
@@ -171,25 +171,27 @@ impl Machine for Elder {
             | Life::Mourned
             | Life::Grow { .. }
             | Life::Reach { .. }
-            | Life::Reached { .. } => Outcome::cancelled(cx.cancel_reason().unwrap_or_default()),
-        })
+            | Life::Reached { .. } => {
+                Ok(Outcome::cancelled(cx.cancel_reason().unwrap_or_default()))
+            }
+        }
     }
 }
 
 impl Elder {
-    async fn reach(&self, how: Reach, cx: &Context) -> Result<Outcome<Elder>, StepError> {
+    async fn reach(&self, how: Reach, cx: &Context) -> StepResult<Elder> {
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
         let kids: Vec<_> = cx.round().iter().map(|child| child.id).collect();
-        Ok(match how {
+        match how {
             Reach::SignalTwice => {
                 let first = cx.child(kids[0]).await?;
                 first.signal(Go).await?;
                 first.signal(Go).await?;
                 if run < 2 {
-                    return Ok(Outcome::retry(Duration::ZERO, "once more"));
+                    return retry(Duration::ZERO, "once more");
                 }
-                let signals = cx.client().signals(kids[0], None).await?;
-                Outcome::done(json!(signals.len()))
+                let signals = cx.client().admin().signals(kids[0], None).await?;
+                done(json!(signals.len()))
             }
             Reach::End => {
                 let (first, second) = (cx.child(kids[0]).await?, cx.child(kids[1]).await?);
@@ -201,10 +203,10 @@ impl Elder {
                 );
                 let ended = second.terminate("nor you").await?;
                 assert!(matches!(ended, TerminateAnswer::Terminated(_)), "{ended:?}");
-                cx.client().wait_ended(kids[0], LONG).await?;
+                cx.client().admin().wait_ended(kids[0], LONG).await?;
                 let errors = [first.get().await?, second.get().await?];
                 let errors = errors.map(|kid| kid.and_then(|kid| kid.last_error));
-                Outcome::done(json!([
+                done(json!([
                     first.status().await?,
                     second.status().await?,
                     errors
@@ -212,24 +214,21 @@ impl Elder {
             }
             Reach::Stranger(stranger) => {
                 let refusal = cx.child(stranger).await.unwrap_err();
-                Outcome::done(json!(refusal.to_string()))
+                done(json!(refusal.to_string()))
             }
-        })
+        }
     }
 }
 
 async fn living(store: impl Store + Inspect, kid: &Kid) -> Engine {
-    let builder = Engine::builder(store).machine(Elder::default());
-    let builder = builder.machine(kid.clone()).queue("default", 20);
+    let builder = Engine::builder(store).register(Elder::default());
+    let builder = builder.register(kid.clone()).queue("default", 20);
     builder.start().await.unwrap()
 }
 
-async fn children(engine: &Client, id: Id<Elder>) -> Vec<Child> {
-    engine.children(id.get()).await.unwrap()
-}
-
-async fn ended(engine: &Client, id: impl Into<InstanceId>) -> (Status, Option<String>) {
-    let ended = engine.wait_ended(id.into(), LONG).await.unwrap();
+async fn ended(engine: &Engine, target: impl Into<Target>) -> (Status, Option<String>) {
+    let admin = engine.client().admin();
+    let ended = admin.wait_ended(target, LONG).await.unwrap();
     (ended.status, ended.last_error)
 }
 
@@ -242,19 +241,24 @@ async fn the_close_policy_abandons_cancels_or_terminates_a_child<S: Store + Insp
 ) {
     let kid = Kid::default();
     let engine = living(store, &kid).await;
-    let id = insert(&engine, New::<Elder>(Life::Raise { then: End::Done })).await;
-    engine.wait(id, LONG).await.unwrap();
-    let kids = children(&engine, id).await;
+    let admin = engine.client().admin();
+    let elder = insert(
+        engine.client(),
+        Elder::with(Life::Raise { then: End::Done }),
+    )
+    .await;
+    elder.output().timeout(LONG).await.unwrap();
+    let kids = elder.children().await.unwrap();
     let (abandoned, cancelled, terminated) = (kids[1].id, kids[2].id, kids[3].id);
-    let why = format!("parent: parent {id} ended as done");
+    let why = format!("parent: parent {} ended as done", elder.id());
     let expected = (Status::Cancelled, Some(format!("cancelled by {why}")));
     assert_eq!(ended(&engine, cancelled).await, expected);
     let expected = (Status::Cancelled, Some(format!("terminated by {why}")));
     assert_eq!(ended(&engine, terminated).await, expected);
-    engine.signal(abandoned, Go).await.unwrap();
+    engine.client().signal(abandoned, Go).await.unwrap();
     assert_eq!(ended(&engine, abandoned).await.0, Status::Done);
     // The close actions of the parent name both children. The child that had ended is left out.
-    let close_actions = engine.close_actions(id.get(), None).await.unwrap();
+    let close_actions = admin.close_actions(elder.id().get(), None).await.unwrap();
     let mut close_actions: Vec<_> = close_actions
         .iter()
         .map(|it| (it.instance, it.verb.as_str(), it.by.as_str()))
@@ -273,9 +277,9 @@ async fn the_policy_of_a_fan_out_applies_to_children_without_a_policy<
     store: S,
 ) {
     let engine = living(store, &Kid::default()).await;
-    let id = insert(&engine, New::<Elder>(Life::Rule)).await;
-    engine.wait(id, LONG).await.unwrap();
-    let kids = children(&engine, id).await;
+    let elder = insert(engine.client(), Elder::with(Life::Rule)).await;
+    elder.output().timeout(LONG).await.unwrap();
+    let kids = elder.children().await.unwrap();
     let policies: Vec<_> = kids.iter().map(|kid| kid.on_parent_close).collect();
     let expected = [
         ClosePolicy::RequestCancel,
@@ -296,26 +300,26 @@ async fn close_policies_apply_to_every_kind_of_end<S: Store + Inspect + Clone>(s
         (End::Wait, Some(true), Status::Cancelled),
         (End::Wait, Some(false), Status::Cancelled),
     ] {
-        let id = insert(&engine, New::<Elder>(Life::Raise { then })).await;
+        let elder = insert(engine.client(), Elder::with(Life::Raise { then })).await;
         if let Some(is_cancel) = end {
             eventually("the parent waits", async || {
-                engine.get(id).await.unwrap().unwrap().status == Status::AwaitingSignal
+                elder.instance().await.unwrap().status == Status::AwaitingSignal
             })
             .await;
             match is_cancel {
-                true => drop(engine.cancel(id, ada()).await.unwrap()),
-                false => drop(engine.terminate(id, ada()).await.unwrap()),
+                true => drop(elder.cancel(ada()).await.unwrap()),
+                false => drop(elder.terminate(ada()).await.unwrap()),
             }
         }
-        assert_eq!(ended(&engine, id).await.0, status);
-        let kids = children(&engine, id).await;
+        assert_eq!(ended(&engine, &elder).await.0, status);
+        let kids = elder.children().await.unwrap();
         for kid in &kids[2..] {
             let (ended, error) = ended(&engine, kid.id).await;
             assert_eq!(ended, Status::Cancelled);
-            let why = format!("parent {id} ended as {status}");
+            let why = format!("parent {} ended as {status}", elder.id());
             assert!(error.is_some_and(|error| error.contains(&why)));
         }
-        let abandoned = engine.get(kids[1].id).await.unwrap().unwrap();
+        let abandoned = engine.client().find(kids[1].id).await.unwrap().unwrap();
         assert!(!abandoned.status.is_terminal());
     }
 }
@@ -326,11 +330,12 @@ async fn the_cascade_of_a_cancelled_tree_spares_children_that_on_cancel_starts<
     store: S,
 ) {
     let engine = living(store, &Kid::default()).await;
-    let id = insert(&engine, New::<Elder>(Life::Mourn)).await;
-    engine.wait_settled(id, LONG).await.unwrap();
-    engine.cancel_tree(id, ada()).await.unwrap();
-    assert_eq!(ended(&engine, id).await.1.as_deref(), Some("mourned"));
-    let kids = children(&engine, id).await;
+    let admin = engine.client().admin();
+    let elder = insert(engine.client(), Elder::with(Life::Mourn)).await;
+    elder.settled().timeout(LONG).await.unwrap();
+    admin.cancel_tree(&elder, ada()).await.unwrap();
+    assert_eq!(ended(&engine, &elder).await.1.as_deref(), Some("mourned"));
+    let kids = elder.children().await.unwrap();
     let ends = [
         ended(&engine, kids[0].id).await.0,
         ended(&engine, kids[1].id).await.0,
@@ -344,10 +349,11 @@ async fn the_members_of_a_tree_are_counted_before_and_after_its_cancel<
     store: S,
 ) {
     let engine = living(store, &Kid::default()).await;
-    let id = insert(&engine, New::<Elder>(Life::Keep { kids: 3 })).await;
-    engine.wait_settled(id, LONG).await.unwrap();
+    let admin = engine.client().admin();
+    let elder = insert(engine.client(), Elder::with(Life::Keep { kids: 3 })).await;
+    elder.settled().timeout(LONG).await.unwrap();
     eventually("all of them run or are parked", async || {
-        let family = engine.family(id).await.unwrap().unwrap();
+        let family = admin.family(&elder).await.unwrap().unwrap();
         let expected = [
             (Status::Executing, 3),
             (Status::AwaitingSignal, 1),
@@ -356,27 +362,28 @@ async fn the_members_of_a_tree_are_counted_before_and_after_its_cancel<
         family.live() == 5 && family.complete && family.members == expected
     })
     .await;
-    let answer = engine.cancel_tree(id, ada()).await.unwrap();
+    let answer = admin.cancel_tree(&elder, ada()).await.unwrap();
     assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingChildren));
     eventually("all of them have ended", async || {
-        let family = engine.family(id).await.unwrap().unwrap();
+        let family = admin.family(&elder).await.unwrap().unwrap();
         family.members == [(Status::Cancelled, 5)]
     })
     .await;
-    assert!(engine.family(InstanceId(4711)).await.unwrap().is_none());
+    assert!(admin.family(InstanceId(4711)).await.unwrap().is_none());
 }
 
 async fn a_tree_is_read_within_its_limits<S: Store + Inspect + Clone>(store: S) {
     let engine = living(store, &Kid::default()).await;
-    let id = insert(&engine, New::<Elder>(Life::Keep { kids: 3 })).await;
+    let admin = engine.client().admin();
+    let elder = insert(engine.client(), Elder::with(Life::Keep { kids: 3 })).await;
     eventually("all of them are stored", async || {
-        let family = engine.family(id).await.unwrap().unwrap();
+        let family = admin.family(&elder).await.unwrap().unwrap();
         family.live() == 5
     })
     .await;
     let limits = TreeLimits::default();
-    let whole = engine.tree(id, limits).await.unwrap().unwrap();
-    let children = engine.children(id.into()).await.unwrap();
+    let whole = admin.tree(&elder, limits).await.unwrap().unwrap();
+    let children = elder.children().await.unwrap();
     let shown: Vec<InstanceId> = whole.children.iter().map(|it| it.instance.id).collect();
     let stored: Vec<InstanceId> = children.iter().map(|child| child.id).collect();
     assert_eq!((whole.members(), whole.more, &shown), (5, 0, &stored));
@@ -389,29 +396,30 @@ async fn a_tree_is_read_within_its_limits<S: Store + Inspect + Clone>(store: S) 
         children: 1,
         ..limits
     };
-    let newest = engine.tree(id, newest).await.unwrap().unwrap();
+    let newest = admin.tree(&elder, newest).await.unwrap().unwrap();
     assert_eq!(newest.children[0].instance.id, *stored.last().unwrap());
     assert_eq!(newest.more as usize, stored.len() - 1);
 
     let root = TreeLimits { depth: 0, ..limits };
-    let root = engine.tree(id, root).await.unwrap().unwrap();
+    let root = admin.tree(&elder, root).await.unwrap().unwrap();
     assert_eq!((root.members(), root.more as usize), (1, stored.len()));
     let few = TreeLimits {
         members: 3,
         ..limits
     };
-    let few = engine.tree(id, few).await.unwrap().unwrap();
+    let few = admin.tree(&elder, few).await.unwrap().unwrap();
     assert_eq!(few.members(), 3);
-    let missing = engine.tree(InstanceId(4711), limits).await.unwrap();
+    let missing = admin.tree(InstanceId(4711), limits).await.unwrap();
     assert!(missing.is_none());
-    engine.terminate_tree(id, ada()).await.unwrap();
+    admin.terminate_tree(&elder, ada()).await.unwrap();
 }
 
 async fn a_tree_that_is_cancelled_while_it_grows_ends<S: Store + Inspect + Clone>(store: S) {
     let engine = living(store, &Kid::default()).await;
-    let id = insert(&engine, New::<Elder>(Life::Grow { levels: 2 })).await;
+    let admin = engine.client().admin();
+    let elder = insert(engine.client(), Elder::with(Life::Grow { levels: 2 })).await;
     let members = async || {
-        let family = engine.family(id).await.unwrap().unwrap();
+        let family = admin.family(&elder).await.unwrap().unwrap();
         (
             family.members.iter().map(|(_, count)| count).sum::<u64>(),
             family.live(),
@@ -421,14 +429,14 @@ async fn a_tree_that_is_cancelled_while_it_grows_ends<S: Store + Inspect + Clone
         members().await.0 > 60
     })
     .await;
-    engine.cancel_tree(id, ada()).await.unwrap();
+    admin.cancel_tree(&elder, ada()).await.unwrap();
     eventually("all of it has ended", async || members().await.1 == 0).await;
     // No instance starts afterwards.
     let (all, _) = members().await;
-    assert!(engine.shutdown().await.in_time);
+    engine.shutdown().await.unwrap();
     assert_eq!(members().await, (all, 0));
     assert_eq!(
-        ended(&engine, id).await.1.as_deref(),
+        ended(&engine, &elder).await.1.as_deref(),
         Some("cancelled by ada")
     );
 }
@@ -438,7 +446,8 @@ async fn a_terminated_tree_ends_and_its_running_steps_are_dropped<S: Store + Ins
 ) {
     let kid = Kid::default();
     let engine = living(store, &kid).await;
-    let id = insert(&engine, New::<Elder>(Life::Keep { kids: 4 })).await;
+    let admin = engine.client().admin();
+    let elder = insert(engine.client(), Elder::with(Life::Keep { kids: 4 })).await;
     eventually("four children run", async || {
         kid.seen
             .lock()
@@ -449,12 +458,12 @@ async fn a_terminated_tree_ends_and_its_running_steps_are_dropped<S: Store + Ins
             == 4
     })
     .await;
-    let answer = engine.terminate_tree(id, ada()).await.unwrap();
+    let answer = admin.terminate_tree(&elder, ada()).await.unwrap();
     assert!(
         matches!(answer, TerminateAnswer::Terminated(_)),
         "{answer:?}"
     );
-    for kid in children(&engine, id).await {
+    for kid in elder.children().await.unwrap() {
         let expected = (Status::Cancelled, Some("terminated by ada".into()));
         assert_eq!(ended(&engine, kid.id).await, expected);
     }
@@ -466,15 +475,16 @@ async fn a_terminated_tree_ends_and_its_running_steps_are_dropped<S: Store + Ins
 
 async fn the_tree_of_an_ended_root_can_still_be_cancelled<S: Store + Inspect + Clone>(store: S) {
     let engine = living(store, &Kid::default()).await;
+    let admin = engine.client().admin();
     let abandoning = Life::Crowd {
         kids: 3,
         policy: ClosePolicy::Abandon,
     };
-    let id = insert(&engine, New::<Elder>(abandoning)).await;
-    engine.wait(id, LONG).await.unwrap();
-    let answer = engine.cancel_tree(id, ada()).await.unwrap();
+    let elder = insert(engine.client(), Elder::with(abandoning)).await;
+    elder.output().timeout(LONG).await.unwrap();
+    let answer = admin.cancel_tree(&elder, ada()).await.unwrap();
     assert_eq!(answer, CancelAnswer::AlreadyEnded(Status::Done));
-    for kid in &children(&engine, id).await[..3] {
+    for kid in &elder.children().await.unwrap()[..3] {
         assert_eq!(ended(&engine, kid.id).await.0, Status::Cancelled);
     }
 }
@@ -485,16 +495,17 @@ async fn another_node_finishes_the_cascade_of_a_node_that_was_dropped<
     store: S,
 ) {
     const KIDS: usize = 1_200;
-    let worker = Engine::builder(store.clone()).machine(Elder::default());
-    let worker = worker.machine(Kid::default()).queue("default", 50);
+    let worker = Engine::builder(store.clone()).register(Elder::default());
+    let worker = worker.register(Kid::default()).queue("default", 50);
     let worker = worker.roles(Roles::WORKER).start().await.unwrap();
+    let admin = worker.client().admin();
     let crowd = Life::Crowd {
         kids: KIDS,
         policy: ClosePolicy::Terminate,
     };
-    let id = insert(&worker, New::<Elder>(crowd)).await;
-    worker.wait(id, LONG).await.unwrap();
-    let live = async || worker.family(id).await.unwrap().unwrap().live();
+    let elder = insert(worker.client(), Elder::with(crowd)).await;
+    elder.output().timeout(LONG).await.unwrap();
+    let live = async || admin.family(&elder).await.unwrap().unwrap().live();
     assert_eq!(live().await, KIDS as u64, "no node runs maintenance yet");
 
     // The first maintenance node ends one batch, and is dropped in the middle of the second.
@@ -521,7 +532,7 @@ async fn another_node_finishes_the_cascade_of_a_node_that_was_dropped<
     let mut actions = 0;
     let mut after = None;
     loop {
-        let page = worker.close_actions(id.get(), after).await.unwrap();
+        let page = admin.close_actions(elder.id().get(), after).await.unwrap();
         let Some(last) = page.last() else { break };
         after = Some(last.id);
         actions += page.len();
@@ -531,14 +542,18 @@ async fn another_node_finishes_the_cascade_of_a_node_that_was_dropped<
 
 async fn a_cascade_is_found_without_its_hint<S: Store + Inspect + Clone>(store: S) {
     let kid = Kid::default();
-    let worker = Engine::builder(Through::new(store.clone()).mute()).machine(Elder::default());
-    let worker = worker.machine(kid.clone()).queue("default", 10);
+    let worker = Engine::builder(Through::new(store.clone()).mute()).register(Elder::default());
+    let worker = worker.register(kid.clone()).queue("default", 10);
     let worker = worker.roles(Roles::WORKER).start().await.unwrap();
     let maintenance = Engine::builder(Through::new(store).mute()).roles(Roles::MAINTENANCE);
     let maintenance = maintenance.start().await.unwrap();
-    let id = insert(&worker, New::<Elder>(Life::Raise { then: End::Done })).await;
-    worker.wait(id, LONG).await.unwrap();
-    for kid in &children(&worker, id).await[2..] {
+    let elder = insert(
+        worker.client(),
+        Elder::with(Life::Raise { then: End::Done }),
+    )
+    .await;
+    elder.output().timeout(LONG).await.unwrap();
+    for kid in &elder.children().await.unwrap()[2..] {
         assert_eq!(ended(&maintenance, kid.id).await.0, Status::Cancelled);
     }
 }
@@ -550,35 +565,39 @@ async fn a_step_that_runs_again_does_not_signal_its_child_again<S: Store + Inspe
     let reach = Life::Reach {
         how: Reach::SignalTwice,
     };
-    let id = insert(&engine, New::<Elder>(reach)).await;
+    let elder = insert(engine.client(), Elder::with(reach)).await;
     // Each of three runs sends two signals. Two of the six are stored, consumed or not.
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 2);
+    assert_eq!(elder.output().timeout(LONG).await.unwrap(), 2);
 }
 
 async fn a_parent_cancels_and_terminates_its_children<S: Store + Inspect + Clone>(store: S) {
     let engine = living(store, &Kid::default()).await;
-    let id = insert(&engine, New::<Elder>(Life::Reach { how: Reach::End })).await;
+    let elder = insert(
+        engine.client(),
+        Elder::with(Life::Reach { how: Reach::End }),
+    )
+    .await;
     let expected = json!([
         "cancelled",
         "cancelled",
         [
-            format!("cancelled by parent {id}: not you"),
-            format!("terminated by parent {id}: nor you"),
+            format!("cancelled by parent {}: not you", elder.id()),
+            format!("terminated by parent {}: nor you", elder.id()),
         ],
     ]);
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), expected);
+    assert_eq!(elder.output().timeout(LONG).await.unwrap(), expected);
 }
 
 async fn a_step_can_reach_only_its_own_children<S: Store + Inspect + Clone>(store: S) {
     let engine = living(store, &Kid::default()).await;
-    let stranger = insert(&engine, New::<Kid>(Play::Win(1))).await;
-    for id in [stranger.get(), InstanceId(4711)] {
+    let stranger = insert(engine.client(), Kid::with(Play::Win(1))).await;
+    for id in [stranger.id().get(), InstanceId(4711)] {
         let reach = Life::Reach {
             how: Reach::Stranger(id),
         };
-        let elder = insert(&engine, New::<Elder>(reach)).await;
-        let refusal = engine.wait(elder, LONG).await.unwrap();
-        let expected = format!("child {id} is none of instance {elder}");
+        let elder = insert(engine.client(), Elder::with(reach)).await;
+        let refusal = elder.output().timeout(LONG).await.unwrap();
+        let expected = format!("child {id} is none of instance {}", elder.id());
         assert!(
             refusal.as_str().unwrap().starts_with(&expected),
             "{refusal}"

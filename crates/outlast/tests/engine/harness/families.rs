@@ -5,7 +5,9 @@
 use crate::harness::machines::on_both_harnesses;
 use crate::support::family::{Go, Kid, Play};
 use outlast::prelude::*;
+use outlast::store::{ClosePolicy, Joined};
 use outlast::testing::{HarnessBuilder, Point};
+use outlast::{Note, Status};
 
 on_both_harnesses!(
     the_next_run_answers_a_cancel,
@@ -15,13 +17,10 @@ on_both_harnesses!(
     on_cancel_runs_again_when_its_worker_dies_before_the_commit,
 );
 
-const HOUR: Duration = Duration::from_secs(3600);
-
 /// Waits for its children, for at most a day.
 struct Warder;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Watch {
     Begin { kids: u32 },
     End,
@@ -33,110 +32,112 @@ impl Machine for Warder {
     type Output = String;
 
     async fn step(&self, watch: Watch, cx: &Context) -> StepResult<Self> {
-        Ok(match watch {
+        match watch {
             Watch::Begin { kids } => {
-                let kids = (0..kids).map(|_| New::<Kid>(Play::Tidy));
+                let kids = (0..kids).map(|_| Kid::with(Play::Tidy));
                 fan_out(kids)
                     .window(2)
-                    .deadline(24 * HOUR)
+                    .deadline(DAY)
                     .on_parent_close(ClosePolicy::RequestCancel)
                     .then(Watch::End)
             }
             Watch::End => {
                 let joined = cx.joined().map_or("nothing", Joined::as_str);
-                Outcome::done(joined.to_owned())
+                done(joined.to_owned())
             }
-        })
+        }
     }
 }
 
 async fn the_next_run_answers_a_cancel(builder: HarnessBuilder) {
-    let mut harness = builder.machine(Kid::default()).build().await.unwrap();
-    let id = harness.insert(New::<Kid>(Play::Tidy)).await.unwrap();
+    let mut harness = builder.register(Kid::default()).build().await.unwrap();
+    let kid = harness.start(Kid::with(Play::Tidy)).await.unwrap();
     harness.run().await;
     let note = Note::by("ada").because("late");
-    harness.cancel(id.id().unwrap(), note).await.unwrap();
-    let requested = harness.expect(id).await.is(Status::Runnable);
+    kid.cancel(note).await.unwrap();
+    let requested = harness.expect(&kid).await.is(Status::Runnable);
     requested.was_asked_to_end("by ada: late");
     let report = harness.run().await;
     assert_eq!((report.steps, report.cancelled), (2, 1));
-    harness.expect(id).await.is_cancelled_with("tidied up");
+    harness.expect(&kid).await.is_cancelled_with("tidied up");
 }
 
 async fn a_terminate_acts_at_once_and_the_next_run_cancels_the_children(builder: HarnessBuilder) {
-    let builder = builder.machine(Kid::default()).machine(Warder);
+    let builder = builder.register(Kid::default()).register(Warder);
     let mut harness = builder.build().await.unwrap();
-    let id = harness
-        .insert(New::<Warder>(Watch::Begin { kids: 3 }))
-        .await;
-    let id = id.unwrap().id().unwrap();
+    let warder = harness
+        .start(Warder::with(Watch::Begin { kids: 3 }))
+        .await
+        .unwrap();
     harness.run().await;
-    harness.terminate(id, Note::by("ada")).await.unwrap();
+    warder.terminate(Note::by("ada")).await.unwrap();
     harness
-        .expect(id)
+        .expect(&warder)
         .await
         .is_cancelled_with("terminated by ada");
     let report = harness.run().await;
     // Two children run their cleanup. The third is held and never starts.
     assert_eq!((report.steps, report.cancelled), (4, 2));
-    let kids = harness.children(id.get()).await.unwrap();
+    let kids = warder.children().await.unwrap();
     assert!(kids.iter().all(|kid| kid.status == Status::Cancelled));
 }
 
 async fn fire_deadline_fires_the_deadline_of_a_join(builder: HarnessBuilder) {
-    let builder = builder.machine(Kid::default()).machine(Warder);
+    let builder = builder.register(Kid::default()).register(Warder);
     let mut harness = builder.build().await.unwrap();
-    let id = harness
-        .insert(New::<Warder>(Watch::Begin { kids: 1 }))
-        .await;
-    let id = id.unwrap();
+    let warder = harness
+        .start(Warder::with(Watch::Begin { kids: 1 }))
+        .await
+        .unwrap();
     harness.run().await;
-    harness.expect(id).await.awaits_children();
+    harness.expect(&warder).await.awaits_children();
     let before = harness.time();
-    harness.fire_deadline(id).await;
-    assert_eq!(harness.time().since(before), 24 * HOUR);
+    harness.fire_deadline(&warder).await;
+    assert_eq!(harness.time().since(before), DAY);
     harness.run().await;
     harness
-        .expect(id)
+        .expect(&warder)
         .await
         .is_done_with(&"deadline".to_owned());
 }
 
 async fn run_all_ends_a_round_with_a_window_and_a_deadline(builder: HarnessBuilder) {
-    let builder = builder.machine(Kid::default()).machine(Warder);
+    let builder = builder.register(Kid::default()).register(Warder);
     let mut harness = builder.build().await.unwrap();
-    let id = harness
-        .insert(New::<Warder>(Watch::Begin { kids: 5 }))
-        .await;
-    let id = id.unwrap();
+    let client = harness.client().clone();
+    let warder = harness
+        .start(Warder::with(Watch::Begin { kids: 5 }))
+        .await
+        .unwrap();
     harness.run().await;
     // One child ends and makes room. The deadline ends the join, and the others are cancelled.
-    let kids = harness.children(id.id().unwrap().get()).await.unwrap();
-    harness.signal(kids[0].id, Go).await.unwrap();
-    harness.cancel(kids[0].id, Note::by("ada")).await.unwrap();
+    let kids = warder.children().await.unwrap();
+    client.signal(kids[0].id, Go).await.unwrap();
+    client
+        .admin()
+        .cancel(kids[0].id, Note::by("ada"))
+        .await
+        .unwrap();
     let report = harness.run_all().await;
     assert_eq!(report.timeouts, 1);
     harness
-        .expect(id)
+        .expect(&warder)
         .await
         .is_done_with(&"deadline".to_owned());
-    let kids = harness.children(id.id().unwrap().get()).await.unwrap();
+    let kids = warder.children().await.unwrap();
     assert!(kids.iter().all(|kid| kid.status == Status::Cancelled));
 }
 
 async fn on_cancel_runs_again_when_its_worker_dies_before_the_commit(builder: HarnessBuilder) {
-    let kid = Kid::default();
-    let mut harness = builder.machine(kid.clone()).build().await.unwrap();
-    let id = harness.insert(New::<Kid>(Play::Tidy)).await.unwrap();
+    let machine = Kid::default();
+    let mut harness = builder.register(machine.clone()).build().await.unwrap();
+    let kid = harness.start(Kid::with(Play::Tidy)).await.unwrap();
     harness.run().await;
-    harness
-        .cancel(id.id().unwrap(), Note::by("ada"))
-        .await
-        .unwrap();
+    kid.cancel(Note::by("ada")).await.unwrap();
     harness.crash::<Kid>("tidy", Point::BeforeCommit);
     let report = harness.run().await;
     assert_eq!((report.crashes, report.cancelled), (1, 1));
-    let seen = kid.seen.lock().unwrap();
+    let seen = machine.seen.lock().unwrap();
     let expected = [
         "tidy",
         "cancel: cancelled by ada",

@@ -3,14 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use crate::support;
-use outlast::ManualClock;
 use outlast::prelude::*;
+use outlast::store::{ManualClock, Store};
 use outlast::testing::{Harness, HarnessBuilder, Point, RunReport};
+use outlast::{Job, JobError, Status, StepError};
 use outlast_postgres::Postgres;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-const HOUR: Duration = Duration::from_secs(3600);
 
 /// Makes a test for each store from every function named. Each function takes a builder.
 macro_rules! on_both_harnesses {
@@ -51,7 +50,7 @@ pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Harnes
     let options = Postgres::options(&support::url()).unwrap().schema(&schema);
     let store = options.clock(clock.clone()).connect().await.unwrap();
     test(Harness::on(store.clone(), clock)).await;
-    outlast_core::Store::close(&store).await;
+    Store::close(&store).await;
     support::return_schema(&schema).await;
 }
 
@@ -61,8 +60,7 @@ struct Ask {
     asked: Arc<AtomicU32>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Question {
     Ask { answers_at: u32 },
     Think,
@@ -70,12 +68,8 @@ enum Question {
     Judge,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Answer(String);
-
-impl Signal for Answer {
-    const NAME: &'static str = "answer";
-}
 
 impl Machine for Ask {
     const NAME: &'static str = "ask";
@@ -83,30 +77,28 @@ impl Machine for Ask {
     type Output = String;
 
     async fn step(&self, state: Question, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Question::Ask { answers_at } => {
                 self.asked.fetch_add(1, Ordering::SeqCst);
                 if cx.attempt() < answers_at {
-                    return Ok(Outcome::retry(HOUR * (cx.attempt() + 1), "no answer"));
+                    return retry(HOUR * (cx.attempt() + 1), "no answer");
                 }
-                Outcome::next(Question::Think)
+                next(Question::Think)
             }
-            Question::Think => Outcome::next(Question::Wait),
-            Question::Wait => wait_for([Answer::NAME])
-                .timeout(24 * HOUR)
-                .then(Question::Judge),
+            Question::Think => next(Question::Wait),
+            Question::Wait => wait_for::<Answer>().timeout(DAY).then(Question::Judge),
             Question::Judge => match cx.received::<Answer>()? {
-                Some(Answer(answer)) => Outcome::done(answer),
-                None => Outcome::fail("nobody answered"),
+                Some(Answer(answer)) => done(answer),
+                None => fail("nobody answered"),
             },
-        })
+        }
     }
 }
 
 async fn a_run_ends_when_nothing_can_run_and_reports_its_steps(builder: HarnessBuilder) {
-    let mut harness = builder.machine(Ask::default()).build().await.unwrap();
-    let id = harness
-        .insert(New::<Ask>(Question::Ask { answers_at: 0 }))
+    let mut harness = builder.register(Ask::default()).build().await.unwrap();
+    let ask = harness
+        .start(Ask::with(Question::Ask { answers_at: 0 }))
         .await
         .unwrap();
     let report = harness.run().await;
@@ -118,30 +110,30 @@ async fn a_run_ends_when_nothing_can_run_and_reports_its_steps(builder: HarnessB
     };
     assert_eq!(report, expected);
     harness
-        .expect(id)
+        .expect(&ask)
         .await
         .awaits(["answer"])
         .at_step("judge")
         .tried(0);
 
     let answer = Answer("yes".into());
-    harness.signal(id.id().unwrap(), answer).await.unwrap();
+    ask.signal(answer).await.unwrap();
     assert_eq!(harness.run().await.done, 1);
-    harness.expect(id).await.is_done_with(&"yes".to_owned());
+    harness.expect(&ask).await.is_done_with(&"yes".to_owned());
     assert_eq!(harness.run().await, RunReport::default());
 }
 
 async fn time_stands_still_until_it_is_moved(builder: HarnessBuilder) {
     let machine = Ask::default();
     let asked = machine.asked.clone();
-    let mut harness = builder.machine(machine).build().await.unwrap();
-    let id = harness
-        .insert(New::<Ask>(Question::Ask { answers_at: 1 }))
+    let mut harness = builder.register(machine).build().await.unwrap();
+    let ask = harness
+        .start(Ask::with(Question::Ask { answers_at: 1 }))
         .await
         .unwrap();
     assert_eq!(harness.run().await.retries, 1);
     harness
-        .expect(id)
+        .expect(&ask)
         .await
         .is(Status::Runnable)
         .tried(1)
@@ -154,39 +146,39 @@ async fn time_stands_still_until_it_is_moved(builder: HarnessBuilder) {
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 
     // A lease lasts a day at most. The time may move further.
-    harness.set_time(harness.time() + 24 * 30 * HOUR).await;
+    harness.set_time(harness.time() + 30 * DAY).await;
     assert_eq!(harness.run().await.failed, 1);
-    harness.expect(id).await.is_failed_with("nobody answered");
+    harness.expect(&ask).await.is_failed_with("nobody answered");
 }
 
 async fn run_all_moves_the_time_past_every_delay_and_deadline(builder: HarnessBuilder) {
-    let mut harness = builder.machine(Ask::default()).build().await.unwrap();
+    let mut harness = builder.register(Ask::default()).build().await.unwrap();
     let start = harness.time();
-    let new = New::<Ask>(Question::Ask { answers_at: 2 }).delay(HOUR);
-    let id = harness.insert(new).await.unwrap();
+    let new = Ask::with(Question::Ask { answers_at: 2 }).delay(HOUR);
+    let ask = harness.start(new).await.unwrap();
     let report = harness.run_all().await;
     assert_eq!((report.retries, report.timeouts, report.failed), (2, 1, 1));
-    harness.expect(id).await.is_failed_with("nobody answered");
+    harness.expect(&ask).await.is_failed_with("nobody answered");
     assert_eq!(harness.time().since(start), (1 + 1 + 2 + 24) * HOUR);
 }
 
 async fn fire_deadline_fires_the_deadline_of_one_instance(builder: HarnessBuilder) {
-    let mut harness = builder.machine(Ask::default()).build().await.unwrap();
+    let mut harness = builder.register(Ask::default()).build().await.unwrap();
     let start = harness.time();
-    let first = harness.insert(New::<Ask>(Question::Wait)).await.unwrap();
+    let first = harness.start(Ask::with(Question::Wait)).await.unwrap();
     harness.run().await;
     harness.advance(HOUR).await;
-    let second = harness.insert(New::<Ask>(Question::Wait)).await.unwrap();
+    let second = harness.start(Ask::with(Question::Wait)).await.unwrap();
     harness.run().await;
 
-    harness.fire_deadline(first).await;
-    assert_eq!(harness.time().since(start), 24 * HOUR);
+    harness.fire_deadline(&first).await;
+    assert_eq!(harness.time().since(start), DAY);
     harness.run().await;
     harness
-        .expect(first)
+        .expect(&first)
         .await
         .is_failed_with("nobody answered");
-    harness.expect(second).await.awaits(["answer"]);
+    harness.expect(&second).await.awaits(["answer"]);
 }
 
 /// Counts its effects, and reports the attempts that its steps saw.
@@ -195,8 +187,7 @@ struct Pay {
     paid: Arc<AtomicU32>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Payment {
     Charge,
     Receipt { key: String, attempt: u32 },
@@ -208,16 +199,16 @@ impl Machine for Pay {
     type Output = (String, u32, u32);
 
     async fn step(&self, state: Payment, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Payment::Charge => {
                 self.paid.fetch_add(1, Ordering::SeqCst);
-                Outcome::next(Payment::Receipt {
+                next(Payment::Receipt {
                     key: cx.idempotency_key(),
                     attempt: cx.attempt(),
                 })
             }
-            Payment::Receipt { key, attempt } => Outcome::done((key, attempt, cx.attempt())),
-        })
+            Payment::Receipt { key, attempt } => done((key, attempt, cx.attempt())),
+        }
     }
 }
 
@@ -226,14 +217,14 @@ impl Machine for Pay {
 async fn charge_with_a_crash(builder: HarnessBuilder, point: Point) -> ((u32, u32), u32) {
     let machine = Pay::default();
     let paid = machine.paid.clone();
-    let mut harness = builder.machine(machine).build().await.unwrap();
-    let id = harness.insert(New::<Pay>(Payment::Charge)).await.unwrap();
+    let mut harness = builder.register(machine).build().await.unwrap();
+    let pay = harness.start(Pay::with(Payment::Charge)).await.unwrap();
     harness.crash::<Pay>("charge", point);
     let report = harness.run().await;
     assert_eq!((report.crashes, report.done), (1, 1));
-    let (key, first, second) = harness.expect(id).await.is_done().output();
+    let (key, first, second) = harness.expect(&pay).await.is_done().output();
     // The key is the same for every run of the same visit.
-    assert_eq!(key, format!("{}:charge:0", id.id().unwrap()));
+    assert_eq!(key, format!("{}:charge:0", pay.id()));
     ((first, second), paid.load(Ordering::SeqCst))
 }
 
@@ -254,8 +245,7 @@ async fn a_step_runs_once_when_its_worker_dies_after_the_commit(builder: Harness
 
 struct Sum;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Adding {
     Split(Vec<u32>),
     Add,
@@ -267,19 +257,19 @@ impl Machine for Sum {
     type Output = u32;
 
     async fn step(&self, state: Adding, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Adding::Split(numbers) => {
                 let doubles = numbers.into_iter().enumerate();
                 let queue = |position: usize| format!("queue-{position}");
-                fan_out(doubles.map(|(at, number)| New::<Double>(number).queue(queue(at))))
+                fan_out(doubles.map(|(at, number)| Double::with(number).queue(queue(at))))
                     .then(Adding::Add)
             }
             Adding::Add => {
                 let doubles = cx.children::<Double>()?.into_iter();
                 let doubles = doubles.map(|double| double.into_output());
-                Outcome::done(doubles.sum::<Result<u32, StepError>>()?)
+                done(doubles.sum::<Result<u32, StepError>>()?)
             }
-        })
+        }
     }
 }
 
@@ -296,27 +286,27 @@ impl Job for Double {
 }
 
 async fn children_and_jobs_run_in_every_queue(builder: HarnessBuilder) {
-    let builder = builder.machine(Sum).machine(Double);
+    let builder = builder.register(Sum).register(Double);
     let mut harness = builder.build().await.unwrap();
-    let id = harness
-        .insert(New::<Sum>(Adding::Split(vec![1, 2, 3])))
+    let sum = harness
+        .start(Sum::with(Adding::Split(vec![1, 2, 3])))
         .await
         .unwrap();
     let report = harness.run().await;
     assert_eq!((report.fan_outs, report.done), (1, 4));
-    harness.expect(id).await.is_done_with(&12);
+    harness.expect(&sum).await.is_done_with(&12);
 }
 
 async fn a_failed_expectation_shows_the_actual_instance(builder: HarnessBuilder) {
-    let mut harness = builder.machine(Ask::default()).build().await.unwrap();
-    let id = harness.insert(New::<Ask>(Question::Wait)).await.unwrap();
+    let mut harness = builder.register(Ask::default()).build().await.unwrap();
+    let ask = harness.start(Ask::with(Question::Wait)).await.unwrap();
     harness.run().await;
-    let expected = harness.expect(id).await;
+    let expected = harness.expect(&ask).await;
     let message = panic_message(|| drop(expected.is_done()));
     for part in ["AwaitingSignal", "Done", "judge", "answer"] {
         assert!(message.contains(part), "{part} is not in: {message}");
     }
-    let expected = harness.expect(id).await;
+    let expected = harness.expect(&ask).await;
     let message = panic_message(|| drop(expected.awaits(["question"])));
     assert!(
         message.contains(r#"awaits ["answer"], not ["question"]"#),
@@ -326,8 +316,7 @@ async fn a_failed_expectation_shows_the_actual_instance(builder: HarnessBuilder)
 
 struct Circle;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Round {
     Again,
 }
@@ -338,14 +327,14 @@ impl Machine for Circle {
     type Output = ();
 
     async fn step(&self, _: Round, _: &Context) -> StepResult<Self> {
-        Ok(sleep(HOUR).then(Round::Again))
+        sleep(HOUR).then(Round::Again)
     }
 }
 
 async fn run_all_panics_when_a_machine_waits_again_and_again(builder: HarnessBuilder) {
-    let builder = builder.machine(Circle).jumps_max(50);
+    let builder = builder.register(Circle).jumps_max(50);
     let mut harness = builder.build().await.unwrap();
-    harness.insert(New::<Circle>(Round::Again)).await.unwrap();
+    harness.start(Circle::with(Round::Again)).await.unwrap();
     let run = tokio::spawn(async move { harness.run_all().await });
     let panic = run.await.unwrap_err().into_panic();
     let message = panic.downcast_ref::<String>().unwrap();

@@ -7,8 +7,11 @@ use crate::support::family::{Go, Kid, Play};
 use crate::support::through::Through;
 use crate::support::{LONG, eventually, insert, on_both_stores, running};
 use outlast::prelude::*;
-use outlast::{CancelAnswer, Instance};
-use outlast_core::{Inspect, Store};
+use outlast::store::{CancelAnswer, Inspect, Instance, Store};
+use outlast::{
+    Client, Failure, Handle, InstanceId, Job, JobError, New, Note, Outcome, Roles, Status,
+    StepError, WaitError,
+};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -46,8 +49,8 @@ struct Trip {
     keys: Arc<Mutex<Vec<String>>>,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
+#[derive(Clone)]
 enum Leg {
     /// Waits for the test, whether cancelled or not, then does this.
     Hold(Then),
@@ -95,14 +98,14 @@ impl Machine for Trip {
         self.keys.lock().unwrap().push(cx.idempotency_key());
         let reason = cx.cancel_reason().unwrap_or("nobody");
         self.saw(format!("{} {} {reason}", cx.step(), cx.is_cancelled()));
-        Ok(match leg {
+        match leg {
             Leg::Hold(then) => {
                 self.here.notify_one();
                 go_on.await;
                 match then {
-                    Then::Next => Outcome::next(Leg::Arrive),
-                    Then::FanOut => fan_out([New::<Kid>(Play::Win(1))]).then(Leg::Arrive),
-                    Then::Retry => Outcome::retry(Duration::from_secs(3600), "later"),
+                    Then::Next => next(Leg::Arrive),
+                    Then::FanOut => fan_out([Kid::with(Play::Win(1))]).then(Leg::Arrive),
+                    Then::Retry => retry(HOUR, "later"),
                 }
             }
             Leg::Wait
@@ -110,12 +113,12 @@ impl Machine for Trip {
             | Leg::Patient
             | Leg::Failing
             | Leg::Panicking
-            | Leg::Slow => wait_for([Go::NAME]).then(leg),
-            Leg::Arrive => Outcome::done("arrived".into()),
-            Leg::Refund => fan_out([New::<Kid>(Play::Win(7))]).then(Leg::Unbook),
-            Leg::Unbook => wait_for([Go::NAME]).then(Leg::Gone),
-            Leg::Gone => Outcome::cancelled("refunded and unbooked"),
-        })
+            | Leg::Slow => wait_for::<Go>().then(leg),
+            Leg::Arrive => done("arrived".into()),
+            Leg::Refund => fan_out([Kid::with(Play::Win(7))]).then(Leg::Unbook),
+            Leg::Unbook => wait_for::<Go>().then(Leg::Gone),
+            Leg::Gone => Ok(Outcome::cancelled("refunded and unbooked")),
+        }
     }
 
     async fn on_cancel(&self, leg: Leg, cx: &Context) -> StepResult<Self> {
@@ -127,23 +130,21 @@ impl Machine for Trip {
             cx.is_cancelled()
         ));
         cx.cancelled().await;
-        Ok(match leg {
-            Leg::Wait => Outcome::next(Leg::Refund),
-            Leg::Stubborn => Outcome::next(Leg::Arrive),
-            Leg::Patient if cx.attempt() < 2 => {
-                Outcome::retry(Duration::from_millis(300), "not yet")
-            }
-            Leg::Failing => return Err(StepError::new("the bank is closed")),
+        match leg {
+            Leg::Wait => next(Leg::Refund),
+            Leg::Stubborn => next(Leg::Arrive),
+            Leg::Patient if cx.attempt() < 2 => retry(Duration::from_millis(300), "not yet"),
+            Leg::Failing => Err(StepError::new("the bank is closed")),
             Leg::Panicking => panic!("no bank at all"),
             Leg::Slow => std::future::pending().await,
             Leg::Hold(_) | Leg::Patient | Leg::Arrive | Leg::Refund | Leg::Unbook | Leg::Gone => {
-                Outcome::cancelled(reason)
+                Ok(Outcome::cancelled(reason))
             }
-        })
+        }
     }
 
     async fn on_failure(&self, _: Leg, failure: Failure, cx: &Context) -> StepResult<Self> {
-        Ok(Outcome::fail(format!("{failure}; {}", cx.is_cancelled())))
+        fail(format!("{failure}; {}", cx.is_cancelled()))
     }
 }
 
@@ -154,20 +155,20 @@ fn ada() -> Note {
 const REASON: &str = "cancelled by ada: ordered twice";
 
 async fn traveling(store: impl Store + Inspect, trip: &Trip) -> Engine {
-    let builder = Engine::builder(store).machine(trip.clone());
-    let builder = builder.machine(Kid::default()).queue("default", 10);
+    let builder = Engine::builder(store).register(trip.clone());
+    let builder = builder.register(Kid::default()).queue("default", 10);
     builder.start().await.unwrap()
 }
 
-async fn parked<M: Machine>(engine: &Engine, new: New<M>) -> Id<M> {
-    let id = insert(engine, new).await;
-    let parked = engine.wait_settled(id, LONG).await.unwrap();
+async fn parked<M: Machine>(engine: &Engine, new: New<M>) -> Handle<M> {
+    let handle = insert(engine.client(), new).await;
+    let parked = handle.settled().timeout(LONG).await.unwrap();
     assert!(!parked.status.is_terminal(), "{parked:?}");
-    id
+    handle
 }
 
-async fn ended<M: Machine>(engine: &Client, id: Id<M>) -> Instance {
-    engine.wait_ended(id, LONG).await.unwrap()
+async fn ended<M>(handle: &Handle<M>) -> Instance {
+    handle.ended().timeout(LONG).await.unwrap()
 }
 
 async fn a_cancel_wakes_an_instance_that_waits_for_a_signal_and_ends_it<
@@ -176,12 +177,12 @@ async fn a_cancel_wakes_an_instance_that_waits_for_a_signal_and_ends_it<
     store: S,
 ) {
     let engine = running(store, Kid::default()).await;
-    let id = parked(&engine, New::<Kid>(Play::Park(Box::new(Play::Win(1))))).await;
+    let handle = parked(&engine, Kid::with(Play::Park(Box::new(Play::Win(1))))).await;
     let waiting = tokio::spawn({
-        let client = engine.client().clone();
-        async move { client.wait(id, LONG).await }
+        let handle = handle.clone();
+        async move { handle.output().timeout(LONG).await }
     });
-    let answer = engine.cancel(id, ada()).await.unwrap();
+    let answer = handle.cancel(ada()).await.unwrap();
     assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingSignal));
     let Err(WaitError::Ended { status, reason, .. }) = waiting.await.unwrap() else {
         panic!("a cancelled instance has no output");
@@ -190,7 +191,7 @@ async fn a_cancel_wakes_an_instance_that_waits_for_a_signal_and_ends_it<
         (status, reason.as_deref()),
         (Status::Cancelled, Some(REASON))
     );
-    let cancel = ended(&engine, id).await.cancel.unwrap();
+    let cancel = ended(&handle).await.cancel.unwrap();
     assert_eq!((cancel.reason.as_str(), cancel.answered), (REASON, true));
 }
 
@@ -199,22 +200,21 @@ async fn an_instance_cancelled_before_its_claim_ends_without_its_step<
 >(
     store: S,
 ) {
-    let id = insert(&Client::new(store.clone()), New::<Trip>(Leg::Arrive)).await;
-    let client = Client::new(store.clone());
-    let answer = client.cancel(id, ada()).await.unwrap();
+    let handle = insert(&Client::new(store.clone()), Trip::with(Leg::Arrive)).await;
+    let answer = handle.cancel(ada()).await.unwrap();
     assert_eq!(answer, CancelAnswer::Requested(Status::Runnable));
     let trip = Trip::default();
-    let engine = traveling(store, &trip).await;
-    assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
+    let _engine = traveling(store, &trip).await;
+    assert_eq!(ended(&handle).await.status, Status::Cancelled);
     assert_eq!(trip.seen(), [format!("on_cancel arrive true {REASON}")]);
 }
 
 async fn a_cancelled_instance_with_a_delay_ends_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = traveling(store, &Trip::default()).await;
-    let later = New::<Trip>(Leg::Arrive).delay(Duration::from_secs(3600));
-    let id = insert(&engine, later).await;
-    engine.cancel(id, ada()).await.unwrap();
-    assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
+    let later = Trip::with(Leg::Arrive).delay(HOUR);
+    let handle = insert(engine.client(), later).await;
+    handle.cancel(ada()).await.unwrap();
+    assert_eq!(ended(&handle).await.status, Status::Cancelled);
 }
 
 async fn a_cancel_reaches_a_running_step_at_once_with_its_reason<S: Store + Inspect + Clone>(
@@ -223,15 +223,15 @@ async fn a_cancel_reaches_a_running_step_at_once_with_its_reason<S: Store + Insp
     let kid = Kid::default();
     // The lease is much longer, so only a hint is this fast.
     let engine = running(store, kid.clone()).await;
-    let id = insert(&engine, New::<Kid>(Play::Linger)).await;
+    let handle = insert(engine.client(), Kid::with(Play::Linger)).await;
     eventually("the step runs", async || {
         !kid.seen.lock().unwrap().is_empty()
     })
     .await;
     let begun = Instant::now();
-    let answer = engine.cancel(id, ada()).await.unwrap();
+    let answer = handle.cancel(ada()).await.unwrap();
     assert_eq!(answer, CancelAnswer::Requested(Status::Executing));
-    let cancelled = ended(&engine, id).await;
+    let cancelled = ended(&handle).await;
     assert!(begun.elapsed() < Duration::from_secs(5), "{begun:?}");
     assert_eq!(cancelled.status, Status::Cancelled);
     assert_eq!(cancelled.last_error.as_deref(), Some(REASON));
@@ -242,8 +242,7 @@ async fn a_cancel_reaches_a_running_step_at_once_with_its_reason<S: Store + Insp
 /// Returns the reason of its cancel.
 struct Listener;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Listen {
     On,
 }
@@ -255,19 +254,19 @@ impl Machine for Listener {
 
     async fn step(&self, _: Listen, cx: &Context) -> StepResult<Self> {
         cx.cancelled().await;
-        Ok(Outcome::done(cx.cancel_reason().unwrap().to_owned()))
+        done(cx.cancel_reason().unwrap().to_owned())
     }
 }
 
 async fn a_cancelled_step_can_end_its_instance_as_done<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Listener).await;
-    let id = insert(&engine, New::<Listener>(Listen::On)).await;
+    let handle = insert(engine.client(), Listener::with(Listen::On)).await;
     eventually("the step runs", async || {
-        engine.get(id).await.unwrap().unwrap().status == Status::Executing
+        handle.instance().await.unwrap().status == Status::Executing
     })
     .await;
-    engine.cancel(id, ada()).await.unwrap();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), REASON);
+    handle.cancel(ada()).await.unwrap();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), REASON);
 }
 
 async fn cleanup_steps_after_a_cancel_run_and_are_not_cancelled_themselves<
@@ -277,24 +276,24 @@ async fn cleanup_steps_after_a_cancel_run_and_are_not_cancelled_themselves<
 ) {
     let trip = Trip::default();
     let engine = traveling(store, &trip).await;
-    let id = parked(&engine, New::<Trip>(Leg::Wait)).await;
-    engine.cancel(id, ada()).await.unwrap();
+    let handle = parked(&engine, Trip::with(Leg::Wait)).await;
+    handle.cancel(ada()).await.unwrap();
     eventually("the cleanup waits for its signal", async || {
-        let stored = engine.get(id).await.unwrap().unwrap();
+        let stored = handle.instance().await.unwrap();
         stored.status == Status::AwaitingSignal && stored.step == "gone"
     })
     .await;
     // A second cancel changes nothing.
-    let answer = engine.cancel(id, Note::by("bob")).await.unwrap();
+    let answer = handle.cancel(Note::by("bob")).await.unwrap();
     assert_eq!(
         answer,
         CancelAnswer::AlreadyRequested(Status::AwaitingSignal)
     );
-    engine.signal(id, Go).await.unwrap();
-    let undone = ended(&engine, id).await;
+    handle.signal(Go).await.unwrap();
+    let undone = ended(&handle).await;
     assert_eq!(undone.status, Status::Cancelled);
     assert_eq!(undone.last_error.as_deref(), Some("refunded and unbooked"));
-    assert_eq!(engine.children(id.get()).await.unwrap().len(), 1);
+    assert_eq!(handle.children().await.unwrap().len(), 1);
     let expected = [
         "wait false nobody".to_owned(),
         format!("on_cancel wait true {REASON}"),
@@ -307,18 +306,18 @@ async fn cleanup_steps_after_a_cancel_run_and_are_not_cancelled_themselves<
 
 async fn a_machine_may_go_on_after_a_cancel<S: Store + Inspect + Clone>(store: S) {
     let engine = traveling(store, &Trip::default()).await;
-    let id = parked(&engine, New::<Trip>(Leg::Stubborn)).await;
-    engine.cancel(id, ada()).await.unwrap();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), "arrived");
+    let handle = parked(&engine, Trip::with(Leg::Stubborn)).await;
+    handle.cancel(ada()).await.unwrap();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), "arrived");
 }
 
 async fn on_cancel_runs_again_after_the_delay_of_its_retry<S: Store + Inspect + Clone>(store: S) {
     let trip = Trip::default();
     let engine = traveling(store, &trip).await;
-    let id = parked(&engine, New::<Trip>(Leg::Patient)).await;
+    let handle = parked(&engine, Trip::with(Leg::Patient)).await;
     let begun = Instant::now();
-    engine.cancel(id, ada()).await.unwrap();
-    assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
+    handle.cancel(ada()).await.unwrap();
+    assert_eq!(ended(&handle).await.status, Status::Cancelled);
     assert!(begun.elapsed() >= Duration::from_millis(600));
     let answers = trip
         .seen()
@@ -338,9 +337,9 @@ async fn failures_of_on_cancel_go_to_on_failure_which_sees_the_cancel<
         (Leg::Panicking, "the step panicked: no bank at all; true"),
         (Leg::Slow, "the step took longer than 2s; true"),
     ] {
-        let id = parked(&engine, New::<Trip>(leg)).await;
-        engine.cancel(id, ada()).await.unwrap();
-        let failed = ended(&engine, id).await;
+        let handle = parked(&engine, Trip::with(leg)).await;
+        handle.cancel(ada()).await.unwrap();
+        let failed = ended(&handle).await;
         assert_eq!(failed.status, Status::Failed);
         assert_eq!(failed.last_error.as_deref(), Some(expected));
     }
@@ -350,21 +349,26 @@ async fn failures_of_on_cancel_go_to_on_failure_which_sees_the_cancel<
 async fn held<S: Store + Inspect + Clone>(
     store: S,
     then: Then,
-) -> (Trip, Engine, Client, Id<Trip>) {
+) -> (Trip, Engine, Client, Handle<Trip>) {
     let trip = Trip::default();
     let engine = traveling(store.clone(), &trip).await;
-    let id = insert(&engine, New::<Trip>(Leg::Hold(then))).await;
+    let handle = insert(engine.client(), Trip::with(Leg::Hold(then))).await;
     trip.here.notified().await;
-    (trip, engine, Client::new(Through::new(store).mute()), id)
+    (
+        trip,
+        engine,
+        Client::new(Through::new(store).mute()),
+        handle,
+    )
 }
 
 async fn a_cancel_without_its_hint_is_answered_before_the_next_step<S: Store + Inspect + Clone>(
     store: S,
 ) {
-    let (trip, engine, silent, id) = held(store, Then::Next).await;
-    silent.cancel(id, ada()).await.unwrap();
+    let (trip, _engine, silent, handle) = held(store, Then::Next).await;
+    silent.admin().cancel(&handle, ada()).await.unwrap();
     trip.go_on.notify_one();
-    assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
+    assert_eq!(ended(&handle).await.status, Status::Cancelled);
     let expected = [
         "hold false nobody".to_owned(),
         format!("on_cancel arrive true {REASON}"),
@@ -373,27 +377,27 @@ async fn a_cancel_without_its_hint_is_answered_before_the_next_step<S: Store + I
 }
 
 async fn a_fan_out_after_a_cancel_starts_no_children<S: Store + Inspect + Clone>(store: S) {
-    let (trip, engine, silent, id) = held(store, Then::FanOut).await;
-    silent.cancel(id, ada()).await.unwrap();
+    let (trip, _engine, silent, handle) = held(store, Then::FanOut).await;
+    silent.admin().cancel(&handle, ada()).await.unwrap();
     trip.go_on.notify_one();
-    let cancelled = ended(&engine, id).await;
+    let cancelled = ended(&handle).await;
     assert_eq!((cancelled.status, cancelled.round), (Status::Cancelled, 1));
-    assert!(engine.children(id.get()).await.unwrap().is_empty());
+    assert!(handle.children().await.unwrap().is_empty());
 }
 
 async fn a_retry_after_a_cancel_does_not_wait_for_its_delay<S: Store + Inspect + Clone>(store: S) {
-    let (trip, engine, silent, id) = held(store, Then::Retry).await;
-    silent.cancel(id, ada()).await.unwrap();
+    let (trip, _engine, silent, handle) = held(store, Then::Retry).await;
+    silent.admin().cancel(&handle, ada()).await.unwrap();
     trip.go_on.notify_one();
-    assert_eq!(ended(&engine, id).await.status, Status::Cancelled);
+    assert_eq!(ended(&handle).await.status, Status::Cancelled);
 }
 
 /// The cleanup of an effect is another effect.
 async fn on_cancel_has_an_idempotency_key_of_its_own<S: Store + Inspect + Clone>(store: S) {
-    let (trip, engine, silent, id) = held(store, Then::Retry).await;
-    silent.cancel(id, ada()).await.unwrap();
+    let (trip, _engine, silent, handle) = held(store, Then::Retry).await;
+    silent.admin().cancel(&handle, ada()).await.unwrap();
     trip.go_on.notify_one();
-    ended(&engine, id).await;
+    ended(&handle).await;
     let keys = trip.keys.lock().unwrap().clone();
     assert_eq!(keys.len(), 2, "{keys:?}");
     assert_eq!(keys[1], format!("{}:cancel", keys[0]));
@@ -405,20 +409,20 @@ async fn an_instance_cancelled_while_it_waits_for_a_slot_does_not_start<
     store: S,
 ) {
     let trip = Trip::default();
-    let builder = Engine::builder(store).machine(trip.clone());
+    let builder = Engine::builder(store).register(trip.clone());
     let engine = builder.queue("default", 2).start().await.unwrap();
-    let mut ids = Vec::new();
+    let mut handles = Vec::new();
     for _ in 0..2 {
-        ids.push(insert(&engine, New::<Trip>(Leg::Hold(Then::Next))).await);
+        handles.push(insert(engine.client(), Trip::with(Leg::Hold(Then::Next))).await);
     }
     eventually("two steps run", async || trip.seen().len() == 2).await;
     // Both slots are taken, so the third instance is claimed ahead or waits in the queue.
-    let last = insert(&engine, New::<Trip>(Leg::Hold(Then::Next))).await;
-    engine.cancel(last, ada()).await.unwrap();
+    let last = insert(engine.client(), Trip::with(Leg::Hold(Then::Next))).await;
+    last.cancel(ada()).await.unwrap();
     trip.go_on.notify_waiters();
-    assert_eq!(ended(&engine, last).await.status, Status::Cancelled);
-    for id in ids {
-        assert_eq!(engine.wait(id, LONG).await.unwrap(), "arrived");
+    assert_eq!(ended(&last).await.status, Status::Cancelled);
+    for handle in handles {
+        assert_eq!(handle.output().timeout(LONG).await.unwrap(), "arrived");
     }
     let started = trip.seen().into_iter().filter(|it| it.starts_with("hold"));
     assert_eq!(started.count(), 2);
@@ -430,40 +434,49 @@ async fn a_cancel_of_a_cancelled_ended_or_missing_instance_is_answered<
     store: S,
 ) {
     let client = Client::new(store.clone());
-    let id = insert(&client, New::<Trip>(Leg::Arrive)).await;
-    let cancel = async || client.cancel(id, ada()).await.unwrap();
+    let handle = insert(&client, Trip::with(Leg::Arrive)).await;
+    let cancel = async || handle.cancel(ada()).await.unwrap();
     assert_eq!(cancel().await, CancelAnswer::Requested(Status::Runnable));
     assert_eq!(
         cancel().await,
         CancelAnswer::AlreadyRequested(Status::Runnable)
     );
-    let engine = traveling(store, &Trip::default()).await;
-    ended(&engine, id).await;
+    let _engine = traveling(store, &Trip::default()).await;
+    ended(&handle).await;
     assert_eq!(
         cancel().await,
         CancelAnswer::AlreadyEnded(Status::Cancelled)
     );
-    let missing = client.cancel(InstanceId(4711), ada()).await.unwrap();
+    let missing = client
+        .admin()
+        .cancel(InstanceId(4711), ada())
+        .await
+        .unwrap();
     assert_eq!(missing, CancelAnswer::NotFound);
-    let recorded = client.operations(Some(id.get())).await.unwrap();
+    let recorded = client
+        .admin()
+        .operations(Some(handle.id().get()))
+        .await
+        .unwrap();
     assert_eq!(recorded.len(), 1, "only the first cancel is recorded");
 }
 
 async fn a_cancel_whose_hint_is_lost_still_reaches_the_step<S: Store + Inspect + Clone>(store: S) {
     let kid = Kid::default();
     let mute = Through::new(store.clone()).mute();
-    let builder = Engine::builder(mute).machine(kid.clone());
+    let builder = Engine::builder(mute).register(kid.clone());
     let builder = builder
         .queue("default", 2)
         .lease(Duration::from_millis(900));
     let engine = builder.start().await.unwrap();
-    let id = insert(&engine, New::<Kid>(Play::Linger)).await;
+    let handle = insert(engine.client(), Kid::with(Play::Linger)).await;
     eventually("the step runs", async || {
         !kid.seen.lock().unwrap().is_empty()
     })
     .await;
-    Client::new(store).cancel(id, ada()).await.unwrap();
-    let cancelled = ended(&engine, id).await;
+    let elsewhere = Client::new(store);
+    elsewhere.admin().cancel(&handle, ada()).await.unwrap();
+    let cancelled = ended(&handle).await;
     assert_eq!(cancelled.last_error.as_deref(), Some(REASON));
 }
 
@@ -484,21 +497,21 @@ impl Job for Errand {
             cx.cancelled().await;
             return Ok(cx.cancel_reason().unwrap_or_default().to_owned());
         }
-        Err(JobError::retry_after(Duration::from_secs(3600), "closed"))
+        Err(JobError::retry_after(HOUR, "closed"))
     }
 }
 
 async fn a_cancelled_job_is_not_tried_again<S: Store + Inspect + Clone>(store: S) {
     let here = Arc::new(Notify::new());
     let engine = running(store, Errand { here: here.clone() }).await;
-    let id = insert(&engine, New::<Errand>(false)).await;
+    let handle = insert(engine.client(), Errand::with(false)).await;
     eventually("the job has failed once", async || {
-        let stored = engine.get(id).await.unwrap().unwrap();
+        let stored = handle.instance().await.unwrap();
         (stored.status, stored.attempt) == (Status::Runnable, 1)
     })
     .await;
-    engine.cancel(id, ada()).await.unwrap();
-    let cancelled = ended(&engine, id).await;
+    handle.cancel(ada()).await.unwrap();
+    let cancelled = ended(&handle).await;
     assert_eq!(cancelled.status, Status::Cancelled);
     assert_eq!(cancelled.last_error.as_deref(), Some(REASON));
 }
@@ -506,17 +519,16 @@ async fn a_cancelled_job_is_not_tried_again<S: Store + Inspect + Clone>(store: S
 async fn a_cancel_reaches_a_running_job<S: Store + Inspect + Clone>(store: S) {
     let here = Arc::new(Notify::new());
     let engine = running(store, Errand { here: here.clone() }).await;
-    let id = insert(&engine, New::<Errand>(true)).await;
+    let handle = insert(engine.client(), Errand::with(true)).await;
     here.notified().await;
-    engine.cancel(id, ada()).await.unwrap();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), REASON);
+    handle.cancel(ada()).await.unwrap();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), REASON);
 }
 
 /// Answers a cancel with the children that it sees.
 struct Host;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Feast {
     Invite,
     Over,
@@ -529,27 +541,29 @@ impl Machine for Host {
 
     async fn step(&self, _: Feast, _: &Context) -> StepResult<Self> {
         let guests = [Play::Win(1), Play::Park(Box::new(Play::Win(2)))];
-        Ok(fan_out(guests.map(New::<Kid>)).then(Feast::Over))
+        fan_out(guests.map(Kid::with)).then(Feast::Over)
     }
 
     async fn on_cancel(&self, _: Feast, cx: &Context) -> StepResult<Self> {
-        Ok(Outcome::done(support::family::round(cx)?))
+        done(support::family::round(cx)?)
     }
 }
 
 async fn a_cancelled_parent_sees_the_children_it_waited_for<S: Store + Inspect + Clone>(store: S) {
-    let builder = Engine::builder(store).machine(Host).machine(Kid::default());
+    let builder = Engine::builder(store)
+        .register(Host)
+        .register(Kid::default());
     let engine = builder.queue("default", 4).start().await.unwrap();
-    let id = parked(&engine, New::<Host>(Feast::Invite)).await;
+    let handle = parked(&engine, Host::with(Feast::Invite)).await;
     eventually("one guest has left, the other waits", async || {
-        let guests = engine.children(id.get()).await.unwrap();
+        let guests = handle.children().await.unwrap();
         let statuses: Vec<_> = guests.iter().map(|guest| guest.status).collect();
         statuses == [Status::Done, Status::AwaitingSignal]
     })
     .await;
-    let answer = engine.cancel(id, ada()).await.unwrap();
+    let answer = handle.cancel(ada()).await.unwrap();
     assert_eq!(answer, CancelAnswer::Requested(Status::AwaitingChildren));
-    let seen = engine.wait(id, LONG).await.unwrap();
+    let seen = handle.output().timeout(LONG).await.unwrap();
     let expected = serde_json::json!({
         "joined": null,
         "kids": [[0, "done", 1, null], [1, "awaiting_signal", null, null]],
@@ -560,12 +574,13 @@ async fn a_cancelled_parent_sees_the_children_it_waited_for<S: Store + Inspect +
 
 async fn a_retry_by_an_operator_clears_the_cancel<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Kid::default()).await;
-    let id = parked(&engine, New::<Kid>(Play::Park(Box::new(Play::Win(3))))).await;
-    engine.cancel(id, ada()).await.unwrap();
-    ended(&engine, id).await;
-    engine.retry(id, Note::by("bob")).await.unwrap();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 3);
-    assert_eq!(ended(&engine, id).await.cancel, None);
+    let admin = engine.client().admin();
+    let handle = parked(&engine, Kid::with(Play::Park(Box::new(Play::Win(3))))).await;
+    handle.cancel(ada()).await.unwrap();
+    ended(&handle).await;
+    admin.retry(&handle, Note::by("bob")).await.unwrap();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 3);
+    assert_eq!(ended(&handle).await.cancel, None);
 }
 
 /// Only PostgreSQL notifies other nodes. The lease is too long for anything else to be in time.
@@ -578,26 +593,31 @@ async fn cancels_and_terminates_on_another_node_reach_the_step_at_once_on_postgr
         let there = Engine::builder(Through::new(elsewhere)).roles(Roles::WEB);
         let there = there.start().await.unwrap();
         let lingers = async |times: usize| {
-            let id = insert(&here, New::<Kid>(Play::Linger)).await;
+            let handle = insert(here.client(), Kid::with(Play::Linger)).await;
             eventually("the step runs", async || {
                 let seen = kid.seen.lock().unwrap();
                 seen.iter().filter(|it| *it == "linger").count() == times
             })
             .await;
-            (id, Instant::now())
+            (handle, Instant::now())
         };
 
-        let (id, begun) = lingers(1).await;
+        let (handle, begun) = lingers(1).await;
         // Hints are lost until both nodes listen, so the cancel is repeated.
         eventually("the instance is cancelled", async || {
-            let answer = there.cancel(id, ada()).await.unwrap();
+            let answer = there.client().admin().cancel(&handle, ada()).await.unwrap();
             answer == CancelAnswer::AlreadyEnded(Status::Cancelled)
         })
         .await;
         assert!(begun.elapsed() < Duration::from_secs(9), "{begun:?}");
 
-        let (id, begun) = lingers(2).await;
-        there.terminate(id, ada()).await.unwrap();
+        let (handle, begun) = lingers(2).await;
+        there
+            .client()
+            .admin()
+            .terminate(&handle, ada())
+            .await
+            .unwrap();
         eventually("the step is dropped", async || {
             kid.dropped.load(Ordering::SeqCst) == 1
         })

@@ -5,7 +5,8 @@
 use crate::support;
 use crate::support::{LONG, insert, on_both_stores, running};
 use outlast::prelude::*;
-use outlast_core::{Inspect, Store};
+use outlast::store::{Inspect, Json, NewSignal, ReapRequest, Store};
+use outlast::{Client, InstanceId, Note, Outcome, Roles};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
@@ -31,8 +32,7 @@ struct Witness {
     noticed: Arc<Notify>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum See {
     All,
     Inbox,
@@ -46,12 +46,8 @@ enum See {
     FailFirst,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Said(String);
-
-impl Signal for Said {
-    const NAME: &'static str = "said";
-}
 
 impl Machine for Witness {
     const NAME: &'static str = "witness";
@@ -62,8 +58,8 @@ impl Machine for Witness {
     async fn step(&self, see: See, cx: &Context) -> StepResult<Self> {
         self.keys.lock().unwrap().push(cx.idempotency_key());
         let visit = self.keys.lock().unwrap().len();
-        Ok(match see {
-            See::All => Outcome::done(json!({
+        match see {
+            See::All => done(json!({
                 "id": cx.id(),
                 "machine": cx.machine(),
                 "version": cx.version(),
@@ -83,23 +79,23 @@ impl Machine for Witness {
                 "is_cancelled": cx.is_cancelled(),
                 "is_stopping": cx.is_stopping(),
             })),
-            See::Inbox => wait_for([Said::NAME]).then(See::InboxSeen),
+            See::Inbox => wait_for::<Said>().then(See::InboxSeen),
             See::InboxSeen => {
                 let inbox = cx.inbox().iter();
                 let inbox: Vec<_> = inbox
                     .map(|message| json!([message.name, message.payload, message.dedup_key]))
                     .collect();
-                Outcome::done(json!({ "inbox": inbox, "awaited": cx.awaited().count() }))
+                done(json!({ "inbox": inbox, "awaited": cx.awaited().count() }))
             }
             See::Insert => {
-                let other = New::<Witness>(See::All).queue("nowhere");
-                let other = cx.client().insert(other).await?.id().map(Id::get);
-                Outcome::done(json!({ "other": other, "trace": cx.trace() }))
+                let other = Witness::with(See::All).queue("nowhere");
+                let other = cx.client().start(other).await?.id();
+                done(json!({ "other": other, "trace": cx.trace() }))
             }
             See::Stopping => {
                 self.here.notify_one();
                 until(|| cx.is_stopping()).await;
-                Outcome::done(json!(cx.is_cancelled()))
+                done(json!(cx.is_cancelled()))
             }
             See::Losing if cx.crashes() == 0 => {
                 self.here.notify_one();
@@ -110,24 +106,22 @@ impl Machine for Witness {
                     }
                 });
                 self.noticed.notify_one();
-                Outcome::done(json!("too late"))
+                done(json!("too late"))
             }
-            See::Losing => Outcome::done(json!(cx.is_cancelled())),
+            See::Losing => done(json!(cx.is_cancelled())),
             See::Hold if cx.crashes() == 0 => {
                 self.here.notify_one();
                 std::future::pending().await
             }
-            See::Hold => Outcome::done(json!([cx.attempt(), cx.crashes()])),
-            See::RetryTwice if cx.attempt() < 2 => Outcome::retry(Duration::ZERO, "again"),
-            See::RetryTwice => Outcome::done(Value::Null),
-            See::Visit { times: 0 } => Outcome::done(Value::Null),
-            See::Visit { times } if times % 2 == 0 => {
-                Outcome::next(See::Visit { times: times - 1 })
-            }
-            See::Visit { times } => Outcome::requeue(See::Visit { times: times - 1 }),
-            See::FailFirst if visit == 1 => Outcome::fail("broken"),
-            See::FailFirst => Outcome::done(Value::Null),
-        })
+            See::Hold => done(json!([cx.attempt(), cx.crashes()])),
+            See::RetryTwice if cx.attempt() < 2 => retry(Duration::ZERO, "again"),
+            See::RetryTwice => done(Value::Null),
+            See::Visit { times: 0 } => done(Value::Null),
+            See::Visit { times } if times % 2 == 0 => next(See::Visit { times: times - 1 }),
+            See::Visit { times } => Ok(Outcome::requeue(See::Visit { times: times - 1 })),
+            See::FailFirst if visit == 1 => fail("broken"),
+            See::FailFirst => done(Value::Null),
+        }
     }
 }
 
@@ -145,13 +139,11 @@ const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 async fn a_step_sees_the_fields_of_its_instance<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Witness::default()).await;
-    let new = New::<Witness>(See::All)
-        .key("case:1")
-        .partition_key("court");
-    let id = insert(&engine, new.trace(TRACE)).await;
-    let seen = engine.wait(id, LONG).await.unwrap();
+    let new = Witness::with(See::All).key("case:1").partition_key("court");
+    let handle = insert(engine.client(), new.trace(TRACE)).await;
+    let seen = handle.output().timeout(LONG).await.unwrap();
     let expected = json!({
-        "id": id,
+        "id": handle.id(),
         "machine": "witness",
         "version": 3,
         "step": "all",
@@ -175,8 +167,8 @@ async fn a_step_sees_the_fields_of_its_instance<S: Store + Inspect + Clone>(stor
 
 async fn a_step_of_an_instance_without_keys_sees_none<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Witness::default()).await;
-    let id = insert::<Witness>(&engine, New(See::All)).await;
-    let seen = engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Witness::with(See::All)).await;
+    let seen = handle.output().timeout(LONG).await.unwrap();
     assert_eq!(
         (&seen["key"], &seen["partition_key"]),
         (&Value::Null, &Value::Null)
@@ -190,13 +182,13 @@ async fn a_step_sees_the_payloads_and_dedup_keys_of_its_inbox<S: Store + Inspect
     store: S,
 ) {
     let client = Client::new(store.clone());
-    let id = insert::<Witness>(&client, New(See::Inbox)).await;
-    let other = outlast::NewSignal::new(id.into(), "other", outlast::Json::of(&[1, 2]).unwrap());
-    client.signal_rows(vec![other]).await.unwrap();
+    let handle = insert(&client, Witness::with(See::Inbox)).await;
+    let other = NewSignal::new((&handle).into(), "other", Json::of(&[1, 2]).unwrap());
+    client.admin().signal_rows(vec![other]).await.unwrap();
     let said = Said("so".to_owned());
-    client.signal(id, said).dedup("event-1").await.unwrap();
-    let engine = running(store, Witness::default()).await;
-    let seen = engine.wait(id, LONG).await.unwrap();
+    handle.signal(said).dedup("event-1").await.unwrap();
+    let _engine = running(store, Witness::default()).await;
+    let seen = handle.output().timeout(LONG).await.unwrap();
     let expected = json!([["other", [1, 2], null], ["said", "so", "event-1"]]);
     assert_eq!(seen, json!({ "inbox": expected, "awaited": 1 }));
 }
@@ -205,24 +197,26 @@ async fn an_insert_by_a_step_belongs_to_the_trace_of_the_step<S: Store + Inspect
     store: S,
 ) {
     let engine = running(store, Witness::default()).await;
-    let id = insert(&engine, New::<Witness>(See::Insert).trace(TRACE)).await;
-    let seen = engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Witness::with(See::Insert).trace(TRACE)).await;
+    let seen = handle.output().timeout(LONG).await.unwrap();
     let other: InstanceId = serde_json::from_value(seen["other"].clone()).unwrap();
-    let other = engine.get(other).await.unwrap().unwrap();
+    let other = engine.handle::<Witness>(other).await.unwrap();
+    let other = other.instance().await.unwrap();
     assert_eq!(other.trace.as_deref(), Some(TRACE));
 }
 
 async fn a_step_sees_that_its_claim_is_lost<S: Store + Inspect + Clone>(store: S) {
     let witness = Witness::default();
-    let builder = Engine::builder(store.clone()).machine(witness.clone());
+    let builder = Engine::builder(store.clone()).register(witness.clone());
     let builder = builder.queue("default", 2).lease(LEASE);
     // Without maintenance, only the test reaps the worker.
     let engine = builder.roles(Roles::WORKER).start().await.unwrap();
-    let id = insert::<Witness>(&engine, New(See::Losing)).await;
+    let admin = engine.client().admin();
+    let handle = insert(engine.client(), Witness::with(See::Losing)).await;
     witness.here.notified().await;
     // The test reaps the worker. A heartbeat or a claim under way can prevent that, so it repeats.
-    let worker = engine.workers().await.unwrap()[0].id;
-    let request = outlast_core::ReapRequest {
+    let worker = admin.workers().await.unwrap()[0].id;
+    let request = ReapRequest {
         crashes_max: 10,
         max: 10,
     };
@@ -233,30 +227,30 @@ async fn a_step_sees_that_its_claim_is_lost<S: Store + Inspect + Clone>(store: S
             break reaped.returned;
         }
     };
-    assert_eq!(returned, [id.get()]);
+    assert_eq!(returned, [handle.id().get()]);
     witness.noticed.notified().await;
     // The engine registers a new worker and runs the step again. The first outcome is dropped.
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), false);
-    let workers = engine.workers().await.unwrap();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), false);
+    let workers = admin.workers().await.unwrap();
     assert!(workers.iter().all(|known| known.id != worker));
-    assert!(engine.shutdown().await.in_time);
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), false);
+    engine.shutdown().await.unwrap();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), false);
 }
 
 async fn a_step_sees_that_the_engine_is_stopping<S: Store + Inspect + Clone>(store: S) {
     let witness = Witness::default();
     let engine = running(store, witness.clone()).await;
-    let id = insert::<Witness>(&engine, New(See::Stopping)).await;
+    let handle = insert(engine.client(), Witness::with(See::Stopping)).await;
     witness.here.notified().await;
-    assert!(engine.shutdown().await.in_time);
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), false);
+    engine.shutdown().await.unwrap();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), false);
 }
 
 async fn the_idempotency_key_is_the_same_over_retries<S: Store + Inspect + Clone>(store: S) {
     let witness = Witness::default();
     let engine = running(store, witness.clone()).await;
-    let id = insert::<Witness>(&engine, New(See::RetryTwice)).await;
-    engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Witness::with(See::RetryTwice)).await;
+    handle.output().timeout(LONG).await.unwrap();
     let keys = witness.keys.lock().unwrap();
     assert_eq!(keys.len(), 3);
     assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
@@ -265,7 +259,7 @@ async fn the_idempotency_key_is_the_same_over_retries<S: Store + Inspect + Clone
 /// A worker with its own store dies in the middle of a step, and another worker takes over.
 async fn the_key_survives(doomed: impl Store + Inspect, store: impl Store + Inspect + Clone) {
     let witness = Witness::default();
-    let id = insert::<Witness>(&Client::new(store.clone()), New(See::Hold)).await;
+    let handle = insert(&Client::new(store.clone()), Witness::with(See::Hold)).await;
     let process = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -277,15 +271,15 @@ async fn the_key_survives(doomed: impl Store + Inspect, store: impl Store + Insp
     witness.here.notified().await;
     process.shutdown_background();
 
-    let engine = with_a_short_lease(store, witness.clone()).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), json!([1, 1]));
+    let _engine = with_a_short_lease(store, witness.clone()).await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), json!([1, 1]));
     let keys = witness.keys.lock().unwrap();
     assert_eq!(keys.len(), 2);
     assert_eq!(keys[0], keys[1]);
 }
 
 async fn with_a_short_lease(store: impl Store + Inspect, witness: Witness) -> Engine {
-    let builder = Engine::builder(store).machine(witness).lease(LEASE);
+    let builder = Engine::builder(store).register(witness).lease(LEASE);
     builder.queue("default", 1).start().await.unwrap()
 }
 
@@ -308,8 +302,8 @@ async fn the_idempotency_key_differs_on_the_next_visit_of_the_step<S: Store + In
 ) {
     let witness = Witness::default();
     let engine = running(store, witness.clone()).await;
-    let id = insert::<Witness>(&engine, New(See::Visit { times: 4 })).await;
-    engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Witness::with(See::Visit { times: 4 })).await;
+    handle.output().timeout(LONG).await.unwrap();
     let keys = witness.keys.lock().unwrap();
     let different: std::collections::BTreeSet<_> = keys.iter().collect();
     assert_eq!((keys.len(), different.len()), (5, 5), "{keys:?}");
@@ -320,10 +314,11 @@ async fn the_idempotency_key_is_the_same_when_an_operator_retries<S: Store + Ins
 ) {
     let witness = Witness::default();
     let engine = running(store, witness.clone()).await;
-    let id = insert::<Witness>(&engine, New(See::FailFirst)).await;
-    engine.wait_ended(id, LONG).await.unwrap();
-    engine.retry(id, Note::by("judge")).await.unwrap();
-    engine.wait(id, LONG).await.unwrap();
+    let admin = engine.client().admin();
+    let handle = insert(engine.client(), Witness::with(See::FailFirst)).await;
+    handle.ended().timeout(LONG).await.unwrap();
+    admin.retry(&handle, Note::by("judge")).await.unwrap();
+    handle.output().timeout(LONG).await.unwrap();
     let keys = witness.keys.lock().unwrap();
     assert_eq!(keys.len(), 2);
     assert_eq!(keys[0], keys[1]);
@@ -335,8 +330,8 @@ async fn the_idempotency_key_differs_from_instance_to_instance<S: Store + Inspec
     let witness = Witness::default();
     let engine = running(store, witness.clone()).await;
     for _ in 0..2 {
-        let id = insert::<Witness>(&engine, New(See::Visit { times: 0 })).await;
-        engine.wait(id, LONG).await.unwrap();
+        let handle = insert(engine.client(), Witness::with(See::Visit { times: 0 })).await;
+        handle.output().timeout(LONG).await.unwrap();
     }
     let keys = witness.keys.lock().unwrap();
     assert_ne!(keys[0], keys[1]);

@@ -4,9 +4,13 @@
 
 use crate::support::through::Through;
 use crate::support::{LONG, insert, on_both_stores, running};
+use outlast::machine::wait_for_named;
 use outlast::prelude::*;
-use outlast::{Instance, Json, NewInstance, RetryAnswer, StepResult, limits};
-use outlast_core::{Commit, Inspect, Store};
+use outlast::store::{
+    Commit, Inspect, Instance, Json, NewInstance, NewSignal, Outcome as Written, RetryAnswer,
+    Store, limits,
+};
+use outlast::{Failure, Note, Outcome, Status, StepError, WaitError};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -48,8 +52,7 @@ struct Fragile {
     handled_failures: Arc<AtomicU32>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Deed {
     Fail,
     FailDeep,
@@ -105,12 +108,8 @@ impl Serialize for Mine {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Number(u32);
-
-impl Signal for Number {
-    const NAME: &'static str = "number";
-}
 
 #[derive(Debug, thiserror::Error)]
 #[error("charge")]
@@ -136,43 +135,48 @@ impl Machine for Fragile {
     type Output = Report;
 
     async fn step(&self, deed: Deed, cx: &Context) -> StepResult<Self> {
-        Ok(match deed {
-            Deed::Fail => return Err(StepError::new("no such road")),
+        match deed {
+            Deed::Fail => Err(StepError::new("no such road")),
             Deed::FailDeep => Err(Charge(Connect(std::io::Error::other("refused"))))?,
             Deed::Panic => panic!("step {} went wrong", cx.step()),
             Deed::Hang => {
                 let _guard = Guard(self.dropped.clone());
                 std::future::pending().await
             }
-            Deed::Pairs => Outcome::next(Deed::Keyed([(Pair(1, 2), 3)].into())),
-            Deed::Nul => Outcome::next(Deed::Say("a\0b".to_owned())),
-            Deed::Deep => Outcome::next(Deed::Holding(nested(limits::JSON_DEPTH_MAX + 1))),
-            Deed::Large => Outcome::next(Deed::Say("x".repeat(limits::JSON_BYTES_MAX))),
-            Deed::BadOutput => Outcome::done(report("\0", "")),
-            Deed::PanicWhileWritten => Outcome::next(Deed::Mined(Mine)),
-            Deed::RetryElsewhere => Outcome::retry_with(Deed::Fail, Duration::ZERO, "elsewhere"),
+            Deed::Pairs => next(Deed::Keyed([(Pair(1, 2), 3)].into())),
+            Deed::Nul => next(Deed::Say("a\0b".to_owned())),
+            Deed::Deep => next(Deed::Holding(nested(limits::JSON_DEPTH_MAX + 1))),
+            Deed::Large => next(Deed::Say("x".repeat(limits::JSON_BYTES_MAX))),
+            Deed::BadOutput => done(report("\0", "")),
+            Deed::PanicWhileWritten => next(Deed::Mined(Mine)),
+            Deed::RetryElsewhere => {
+                Ok(Outcome::retry_with(Deed::Fail, Duration::ZERO, "elsewhere"))
+            }
             Deed::SleepForAges => sleep(limits::DELAY_MAX * 2).then(Deed::Fail),
-            Deed::WaitForNothing => wait_for([""; 0]).then(Deed::Fail),
+            Deed::WaitForNothing => wait_for_named([""; 0]).then(Deed::Fail),
             Deed::BadChild => {
-                let children = [New::<Fragile>(Deed::Fail), New(Deed::Fail).queue("")];
+                let children = [
+                    Fragile::with(Deed::Fail),
+                    Fragile::with(Deed::Fail).queue(""),
+                ];
                 fan_out(children).then(Deed::Fail)
             }
-            Deed::Listen => wait_for([Number::NAME]).then(Deed::Heard),
+            Deed::Listen => wait_for::<Number>().then(Deed::Heard),
             Deed::Heard => {
                 let heard = cx.received::<Number>()?;
-                Outcome::done(report("heard", heard.map_or(0, |number| number.0)))
+                done(report("heard", heard.map_or(0, |number| number.0)))
             }
             Deed::FailOnce { number } if cx.attempt() == 0 => {
-                return Err(StepError::new(format!("number {number}")));
+                Err(StepError::new(format!("number {number}")))
             }
-            Deed::FailOnce { number } => Outcome::done(report("retried", number)),
-            Deed::Fatal => return Err(StepError::fatal("beyond help")),
-            Deed::Then { text, .. } => return Err(StepError::new(text)),
-            Deed::Handled(report) => Outcome::done(report),
+            Deed::FailOnce { number } => done(report("retried", number)),
+            Deed::Fatal => Err(StepError::fatal("beyond help")),
+            Deed::Then { text, .. } => Err(StepError::new(text)),
+            Deed::Handled(report) => done(report),
             Deed::Keyed(_) | Deed::Say(_) | Deed::Holding(_) | Deed::Mined(_) => {
                 unreachable!("none of these can be stored")
             }
-        })
+        }
     }
 
     async fn on_failure(&self, deed: Deed, failure: Failure, cx: &Context) -> StepResult<Self> {
@@ -184,13 +188,13 @@ impl Machine for Fragile {
         }
         let Deed::Then { then, .. } = deed else {
             let report = report(failure.kind(), &failure);
-            return Ok(Outcome::next(Deed::Handled(report)));
+            return next(Deed::Handled(report));
         };
         match then {
             OnFailure::Fail => Err(StepError::new("and no way back")),
             OnFailure::Panic => panic!("and panicked"),
             OnFailure::Hang => std::future::pending().await,
-            OnFailure::Nul => Ok(Outcome::next(Deed::Say("\0".to_owned()))),
+            OnFailure::Nul => next(Deed::Say("\0".to_owned())),
         }
     }
 }
@@ -209,15 +213,15 @@ fn nested(depth: usize) -> serde_json::Value {
 /// What `on_failure` was given for this deed.
 async fn handled(store: impl Store + Inspect, deed: Deed) -> Report {
     let engine = running(store, Fragile::default()).await;
-    let id = insert::<Fragile>(&engine, New(deed)).await;
-    engine.wait(id, LONG).await.unwrap()
+    let handle = insert(engine.client(), Fragile::with(deed)).await;
+    handle.output().timeout(LONG).await.unwrap()
 }
 
 /// How this deed ended.
 async fn ended(store: impl Store + Inspect, deed: Deed) -> Instance {
     let engine = running(store, Fragile::default()).await;
-    let id = insert::<Fragile>(&engine, New(deed)).await;
-    engine.wait_ended(id, LONG).await.unwrap()
+    let handle = insert(engine.client(), Fragile::with(deed)).await;
+    handle.ended().timeout(LONG).await.unwrap()
 }
 
 #[track_caller]
@@ -249,8 +253,8 @@ async fn on_failure_decides_after_a_timeout_and_the_step_is_dropped<S: Store + I
     let machine = Fragile::default();
     let dropped = machine.dropped.clone();
     let engine = running(store, machine).await;
-    let id = insert::<Fragile>(&engine, New(Deed::Hang)).await;
-    let handled = engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Fragile::with(Deed::Hang)).await;
+    let handled = handle.output().timeout(LONG).await.unwrap();
     assert_eq!(
         handled,
         report("timeout", "the step took longer than 300ms")
@@ -316,17 +320,17 @@ async fn on_failure_decides_when_a_wait_would_never_end<S: Store + Inspect + Clo
 
 async fn on_failure_decides_when_a_child_cannot_be_started<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Fragile::default()).await;
-    let id = insert::<Fragile>(&engine, New(Deed::BadChild)).await;
-    let handled = engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Fragile::with(Deed::BadChild)).await;
+    let handled = handle.output().timeout(LONG).await.unwrap();
     assert_outcome(&handled, "child 1");
-    assert!(engine.children(id.get()).await.unwrap().is_empty());
+    assert!(handle.children().await.unwrap().is_empty());
 }
 
 /// No check of the engine foresees a trigger or a constraint of another owner.
 async fn on_failure_decides_when_the_database_refuses_an_outcome<S: Store + Inspect + Clone>(
     store: S,
 ) {
-    let parks = |commit: &Commit| matches!(commit.outcome, outlast_core::Outcome::Wait { .. });
+    let parks = |commit: &Commit| matches!(commit.outcome, Written::Wait { .. });
     let store = Through::new(store).rejecting(parks);
     assert_outcome(
         &handled(store, Deed::Listen).await,
@@ -349,10 +353,11 @@ where
 
 async fn on_failure_decides_when_a_signal_does_not_decode<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Fragile::default()).await;
-    let id = insert::<Fragile>(&engine, New(Deed::Listen)).await;
-    let signal = outlast::NewSignal::new(id.into(), Number::NAME, Json::of("seven").unwrap());
-    engine.signal_rows(vec![signal]).await.unwrap();
-    let handled = engine.wait(id, LONG).await.unwrap();
+    let admin = engine.client().admin();
+    let handle = insert(engine.client(), Fragile::with(Deed::Listen)).await;
+    let signal = NewSignal::new((&handle).into(), Number::NAME, Json::of("seven").unwrap());
+    admin.signal_rows(vec![signal]).await.unwrap();
+    let handled = handle.output().timeout(LONG).await.unwrap();
     assert_eq!(handled.kind, "error");
     assert!(handled.text.contains("(number)"), "{handled:?}");
     assert!(handled.text.contains("does not decode"), "{handled:?}");
@@ -364,10 +369,13 @@ async fn on_failure_gets_the_state_and_the_attempt_of_the_step<S: Store + Inspec
     let machine = Fragile::default();
     let handled_failures = machine.handled_failures.clone();
     let engine = running(store, machine).await;
-    let id = insert::<Fragile>(&engine, New(Deed::FailOnce { number: 6 })).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), report("retried", 7));
+    let handle = insert(engine.client(), Fragile::with(Deed::FailOnce { number: 6 })).await;
+    assert_eq!(
+        handle.output().timeout(LONG).await.unwrap(),
+        report("retried", 7)
+    );
     assert_eq!(handled_failures.load(Ordering::SeqCst), 1);
-    let ended = engine.get(id).await.unwrap().unwrap();
+    let ended = handle.instance().await.unwrap();
     assert_eq!(ended.attempt, 1);
 }
 
@@ -419,8 +427,8 @@ async fn a_fatal_error_fails_the_instance_without_on_failure<S: Store + Inspect 
     let machine = Fragile::default();
     let handled_failures = machine.handled_failures.clone();
     let engine = running(store, machine).await;
-    let id = insert::<Fragile>(&engine, New(Deed::Fatal)).await;
-    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Fragile::with(Deed::Fatal)).await;
+    let ended = handle.ended().timeout(LONG).await.unwrap();
     assert_eq!(ended.status, Status::Failed);
     assert_eq!(ended.last_error.as_deref(), Some("beyond help"));
     assert_eq!(handled_failures.load(Ordering::SeqCst), 0);
@@ -429,8 +437,7 @@ async fn a_fatal_error_fails_the_instance_without_on_failure<S: Store + Inspect 
 /// A machine without `on_failure`.
 struct Plain;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Act {
     Fail(String),
     FailAtLength,
@@ -456,20 +463,20 @@ impl Machine for Plain {
 
 async fn a_machine_without_on_failure_fails_its_instances<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Plain).await;
-    let failed = insert::<Plain>(&engine, New(Act::Fail("no way".to_owned()))).await;
-    let panicked = insert::<Plain>(&engine, New(Act::Panic)).await;
-    let failed = engine.wait_ended(failed, LONG).await.unwrap();
+    let failed = insert(engine.client(), Plain::with(Act::Fail("no way".to_owned()))).await;
+    let panicked = insert(engine.client(), Plain::with(Act::Panic)).await;
+    let failed = failed.ended().timeout(LONG).await.unwrap();
     assert_eq!(failed.status, Status::Failed);
     assert_eq!(failed.last_error.as_deref(), Some("no way"));
-    let panicked = engine.wait_ended(panicked, LONG).await.unwrap();
+    let panicked = panicked.ended().timeout(LONG).await.unwrap();
     let reason = panicked.last_error.unwrap();
     assert_eq!(reason, "the step panicked: a value that is no text");
 }
 
 async fn a_reason_that_cannot_be_stored_is_cleaned_and_cut<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Plain).await;
-    let id = insert::<Plain>(&engine, New(Act::FailAtLength)).await;
-    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Plain::with(Act::FailAtLength)).await;
+    let ended = handle.ended().timeout(LONG).await.unwrap();
     assert_eq!(ended.status, Status::Failed);
     let kept = ended.last_error.unwrap();
     assert!(kept.starts_with("a\u{fffd}bx") && kept.ends_with("(cut)"));
@@ -478,15 +485,15 @@ async fn a_reason_that_cannot_be_stored_is_cleaned_and_cut<S: Store + Inspect + 
 async fn a_failure_does_not_affect_other_instances<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Fragile::default()).await;
     let deeds = (0..30).map(|n| {
-        New::<Fragile>(match n % 3 {
+        Fragile::with(match n % 3 {
             0 => Deed::Panic,
             1 => Deed::Fatal,
             _ => Deed::Handled(report("fine", n)),
         })
     });
-    let inserted = engine.insert_many(deeds).await.unwrap();
-    for (n, inserted) in inserted.into_iter().enumerate() {
-        let ended = engine.wait(inserted, LONG).await;
+    let handles = engine.client().start_many(deeds).await.unwrap();
+    for (n, handle) in handles.into_iter().enumerate() {
+        let ended = handle.output().timeout(LONG).await;
         match n % 3 {
             0 => assert_eq!(ended.unwrap().kind, "panic"),
             1 => assert!(matches!(ended, Err(WaitError::Ended { .. }))),
@@ -498,8 +505,7 @@ async fn a_failure_does_not_affect_other_instances<S: Store + Inspect + Clone>(s
 /// A later build of [`Plain`], which decodes more states.
 struct Mended;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum MendedAct {
     Fail(Option<u64>),
 }
@@ -511,7 +517,7 @@ impl Machine for Mended {
 
     async fn step(&self, act: MendedAct, _cx: &Context) -> StepResult<Self> {
         let MendedAct::Fail(number) = act;
-        Ok(Outcome::done(number.unwrap_or_default()))
+        done(number.unwrap_or_default())
     }
 }
 
@@ -522,18 +528,21 @@ async fn a_state_that_does_not_decode_fails_and_runs_in_a_build_that_decodes_it<
 ) {
     let engine = running(store.clone(), Plain).await;
     let row = NewInstance::new("plain", "fail", Json::of(&7).unwrap());
-    let id = engine.insert_rows(vec![row]).await.unwrap()[0]
-        .new_id()
-        .unwrap();
-    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    let admin = engine.client().admin();
+    let inserted = admin.insert_rows(vec![row]).await.unwrap();
+    let id = inserted[0].new_id().unwrap();
+    let plain = engine.handle::<Plain>(id).await.unwrap();
+    let ended = plain.ended().timeout(LONG).await.unwrap();
     assert_eq!(ended.status, Status::Failed);
     let reason = ended.last_error.unwrap();
     assert!(reason.contains("step fail does not decode"), "{reason}");
     assert!(reason.contains("expected a string"), "{reason}");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 
     let engine = running(store, Mended).await;
-    let answer = engine.retry(id, Note::by("operator")).await.unwrap();
+    let admin = engine.client().admin();
+    let answer = admin.retry(id, Note::by("operator")).await.unwrap();
     assert_eq!(answer, RetryAnswer::Retried);
-    assert_eq!(engine.wait(Id::<Mended>::of(id), LONG).await.unwrap(), 7);
+    let mended = engine.handle::<Mended>(id).await.unwrap();
+    assert_eq!(mended.output().timeout(LONG).await.unwrap(), 7);
 }

@@ -4,15 +4,15 @@
 
 use crate::support;
 use crate::support::through::Through;
-use outlast::limits::{JSON_DEPTH_MAX, TRANSITIONS_MAX};
 use outlast::prelude::*;
+use outlast::store::limits::{JSON_DEPTH_MAX, TRANSITIONS_MAX};
+use outlast::store::{
+    ClaimRequest, Commit, Event, EventKind, Inspect, Json, MachineVersion, ManualClock, NewEvent,
+    NewWorker, Outcome as Written, Proceed, Store,
+};
 use outlast::testing::{Harness, HarnessBuilder, Point};
 use outlast::workflow::EventDetail;
-use outlast::{Event, EventKind, HistoryRequest, Json, ManualClock};
-use outlast_core::{
-    ClaimRequest, Commit, Inspect, MachineVersion, NewEvent, NewWorker, Outcome as Written,
-    Proceed, Store,
-};
+use outlast::{Failure, Handle, History, InstanceId, Job, JobError, Note, Status, StepError};
 use outlast_postgres::Postgres;
 use outlast_sqlite::Sqlite;
 use serde_json::{Value, json};
@@ -71,7 +71,6 @@ async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgres, ManualC
     support::return_schema(&schema).await;
 }
 
-const HOUR: Duration = Duration::from_secs(3600);
 const HOUR_US: i64 = 3_600_000_000;
 
 /// A parcel on its way. The type says what is recorded. All of them have the same machine name.
@@ -80,8 +79,7 @@ struct Way<const RECORDED: u8>;
 type Unrecorded = Way<0>;
 type Recorded = Way<1>;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Parcel {
     Pack { number: u32 },
     Weigh { number: u32 },
@@ -93,12 +91,8 @@ enum Parcel {
     Vanish,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Paid;
-
-impl Signal for Paid {
-    const NAME: &'static str = "paid";
-}
 
 impl<const RECORDED: u8> Machine for Way<RECORDED> {
     const NAME: &'static str = "parcel";
@@ -111,41 +105,37 @@ impl<const RECORDED: u8> Machine for Way<RECORDED> {
     type Output = ();
 
     async fn step(&self, parcel: Parcel, cx: &Context) -> StepResult<Self> {
-        Ok(match parcel {
-            Parcel::Pack { number } => Outcome::next(Parcel::Weigh { number }),
-            Parcel::Weigh { .. } if cx.attempt() == 0 => {
-                Outcome::retry(Duration::from_secs(60), "the scales are taken")
-            }
-            Parcel::Weigh { number } => wait_for([Paid::NAME])
+        match parcel {
+            Parcel::Pack { number } => next(Parcel::Weigh { number }),
+            Parcel::Weigh { .. } if cx.attempt() == 0 => retry(MINUTE, "the scales are taken"),
+            Parcel::Weigh { number } => wait_for::<Paid>()
                 .timeout(HOUR)
                 .then(Parcel::Send { number }),
             Parcel::Send { number } => match cx.received::<Paid>()? {
                 Some(Paid) => {
-                    let stamps = (0..2).map(|_| New::<Stamp>(()));
+                    let stamps = (0..2).map(|_| Stamp::with(()));
                     fan_out(stamps)
                         .deadline(HOUR)
                         .then(Parcel::Track { number })
                 }
-                None => Outcome::fail("nobody paid"),
+                None => fail("nobody paid"),
             },
-            Parcel::Track { .. } | Parcel::Round { left: 0 } => Outcome::done(()),
-            Parcel::Round { left } => Outcome::next(Parcel::Round { left: left - 1 }),
+            Parcel::Track { .. } | Parcel::Round { left: 0 } => done(()),
+            Parcel::Round { left } => next(Parcel::Round { left: left - 1 }),
             Parcel::Hold(what) => sleep(HOUR).then(Parcel::Hold(what)),
             Parcel::Fail => Err(StepError::new("it fell"))?,
             Parcel::Vanish => {
                 let note = Note::by("the step");
-                cx.client().terminate(cx.id(), note).await?;
-                Outcome::next(Parcel::Round { left: 0 })
+                cx.client().admin().terminate(cx.id(), note).await?;
+                next(Parcel::Round { left: 0 })
             }
-        })
+        }
     }
 
     async fn on_failure(&self, _: Parcel, failure: Failure, _: &Context) -> StepResult<Self> {
         match &failure {
-            Failure::Outcome(_) => Ok(Outcome::next(Parcel::Round { left: 1 })),
-            Failure::Error(_) | Failure::Panic(_) | Failure::Timeout(_) => {
-                Ok(Outcome::fail(failure))
-            }
+            Failure::Outcome(_) => next(Parcel::Round { left: 1 }),
+            Failure::Error(_) | Failure::Panic(_) | Failure::Timeout(_) => fail(failure),
         }
     }
 }
@@ -172,7 +162,7 @@ fn worker<const RECORDED: u8>(
     clock: &ManualClock,
 ) -> HarnessBuilder {
     let harness = Harness::on(store.clone(), clock.clone());
-    harness.machine(Way::<RECORDED>).machine(Stamp)
+    harness.register(Way::<RECORDED>).register(Stamp)
 }
 
 async fn harness<const RECORDED: u8>(
@@ -182,19 +172,18 @@ async fn harness<const RECORDED: u8>(
     worker::<RECORDED>(store, clock).build().await.unwrap()
 }
 
-async fn begin<const RECORDED: u8>(harness: &Harness, parcel: Parcel) -> InstanceId {
-    support::insert(harness, New::<Way<RECORDED>>(parcel))
-        .await
-        .get()
+async fn begin<const RECORDED: u8>(harness: &Harness, parcel: Parcel) -> Handle<Way<RECORDED>> {
+    support::insert(harness.client(), Way::with(parcel)).await
 }
 
-async fn events(client: &Client, id: InstanceId) -> Vec<Event> {
-    client.events_of(id, 1).await.unwrap()
+async fn events<D>(of: &Handle<D>) -> Vec<Event> {
+    let admin = of.client().admin();
+    admin.events_of(of.id().get(), 1).await.unwrap()
 }
 
 /// The steps with events, and the data of each event.
-async fn recorded(client: &Client, id: InstanceId) -> Vec<(String, Value)> {
-    let events = events(client, id).await.into_iter();
+async fn recorded<D>(of: &Handle<D>) -> Vec<(String, Value)> {
+    let events = events(of).await.into_iter();
     let recorded = events.map(|event| {
         assert_eq!((event.kind, event.call), (EventKind::Transitioned, None));
         (event.name, event.data.decode().unwrap())
@@ -212,25 +201,28 @@ async fn a_machine_records_no_history_by_default<S: Store + Inspect + Clone>(
 ) {
     assert_eq!(<Unrecorded as Machine>::HISTORY, History::Off);
     let mut harness = harness::<0>(&store, &clock).await;
-    let id = begin::<0>(&harness, Parcel::Pack { number: 1 }).await;
+    let parcel = begin::<0>(&harness, Parcel::Pack { number: 1 }).await;
     harness.run_all().await;
-    let row = harness.get(id).await.unwrap().unwrap();
+    let row = parcel.instance().await.unwrap();
     assert_eq!((row.status, row.events), (Status::Failed, 0));
     assert!(!row.has_history());
-    assert_eq!(harness.histories(id).await.unwrap(), []);
+    assert_eq!(
+        harness.client().admin().histories(&parcel).await.unwrap(),
+        []
+    );
 }
 
 /// Runs a parcel from its first step over a retry, a wait and children to its end.
-async fn full_way<const RECORDED: u8>(harness: &mut Harness) -> InstanceId {
-    let id = begin::<RECORDED>(harness, Parcel::Pack { number: 7 }).await;
+async fn full_way<const RECORDED: u8>(harness: &mut Harness) -> Handle<Way<RECORDED>> {
+    let parcel = begin::<RECORDED>(harness, Parcel::Pack { number: 7 }).await;
     harness.run().await;
-    harness.advance(Duration::from_secs(60)).await;
+    harness.advance(MINUTE).await;
     harness.run().await;
-    harness.signal(id, Paid).await.unwrap();
+    parcel.signal(Paid).await.unwrap();
     harness.run().await;
-    let ended = harness.get(id).await.unwrap().unwrap();
+    let ended = parcel.instance().await.unwrap();
     assert_eq!(ended.status, Status::Done);
-    id
+    parcel
 }
 
 async fn each_outcome_is_recorded_with_its_next_step<S: Store + Inspect + Clone>(
@@ -238,8 +230,9 @@ async fn each_outcome_is_recorded_with_its_next_step<S: Store + Inspect + Clone>
     clock: ManualClock,
 ) {
     let mut harness = harness::<1>(&store, &clock).await;
+    let client = harness.client().clone();
     let begun = harness.time();
-    let id = full_way::<1>(&mut harness).await;
+    let parcel = full_way::<1>(&mut harness).await;
     let expected = [
         at("pack", json!({"outcome": "next", "to": "weigh"})),
         at(
@@ -257,30 +250,30 @@ async fn each_outcome_is_recorded_with_its_next_step<S: Store + Inspect + Clone>
         ),
         at("track", json!({"outcome": "done"})),
     ];
-    assert_eq!(recorded(&harness, id).await, expected);
-    let events = events(&harness, id).await;
+    assert_eq!(recorded(&parcel).await, expected);
+    let events = events(&parcel).await;
     let since = events.iter().map(|event| event.at.since(begun).as_secs());
     assert_eq!(since.collect::<Vec<_>>(), [0, 0, 60, 60, 60]);
     let retry = EventDetail::of(&events[1]);
     assert_eq!(retry.reason.as_deref(), Some("the scales are taken"));
-    assert_eq!(retry.deadline, Some(begun + Duration::from_secs(60)));
+    assert_eq!(retry.deadline, Some(begun + MINUTE));
     assert_eq!(retry.transition.unwrap().to.as_deref(), Some("weigh"));
-    let row = harness.get(id).await.unwrap().unwrap();
+    let row = parcel.instance().await.unwrap();
     assert_eq!((row.run, row.events), (1, 5));
 
     let failing = begin::<1>(&harness, Parcel::Fail).await;
     harness.run().await;
     let stop = [at("fail", json!({"outcome": "fail", "error": "it fell"}))];
-    assert_eq!(recorded(&harness, failing).await, stop);
+    assert_eq!(recorded(&failing).await, stop);
     // A retry by an operator has no event. The next outcome has one.
     let note = Note::by("an operator");
-    harness.retry(failing, note).await.unwrap();
+    client.admin().retry(&failing, note).await.unwrap();
     harness.run().await;
-    assert_eq!(outcomes(&harness, failing).await, ["fail", "fail"]);
+    assert_eq!(outcomes(&failing).await, ["fail", "fail"]);
 }
 
-async fn outcomes(client: &Client, id: InstanceId) -> Vec<String> {
-    let recorded = recorded(client, id).await.into_iter();
+async fn outcomes<D>(of: &Handle<D>) -> Vec<String> {
+    let recorded = recorded(of).await.into_iter();
     let outcomes = recorded.map(|(_, data)| data["outcome"].as_str().unwrap().to_owned());
     outcomes.collect()
 }
@@ -290,8 +283,8 @@ async fn with_states_each_event_has_the_next_state<S: Store + Inspect + Clone>(
     clock: ManualClock,
 ) {
     let mut harness = harness::<2>(&store, &clock).await;
-    let id = full_way::<2>(&mut harness).await;
-    let recorded = recorded(&harness, id).await;
+    let parcel = full_way::<2>(&mut harness).await;
+    let recorded = recorded(&parcel).await;
     let states: Vec<_> = recorded.iter().map(|(_, data)| &data["state"]).collect();
     let state = json!({"number": 7});
     // An end does not change the state, so its event has none.
@@ -309,12 +302,12 @@ async fn an_event_says_what_woke_its_step<S: Store + Inspect + Clone>(
     let mut harness = harness::<1>(&store, &clock).await;
     let late = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
     harness.run_all().await;
-    let last = recorded(&harness, late).await.pop().unwrap();
+    let last = recorded(&late).await.pop().unwrap();
     let stop =
         json!({"outcome": "fail", "attempt": 1, "woken_by": "timeout", "error": "nobody paid"});
     assert_eq!(last, at("send", stop));
     let paid = full_way::<1>(&mut harness).await;
-    let woken = recorded(&harness, paid).await.into_iter();
+    let woken = recorded(&paid).await.into_iter();
     let woken = woken.filter_map(|(step, data)| Some((step, data.get("woken_by")?.clone())));
     assert_eq!(woken.collect::<Vec<_>>(), [at("send", json!("signal"))]);
 }
@@ -324,12 +317,12 @@ async fn a_cancel_is_recorded_as_the_outcome_of_on_cancel<S: Store + Inspect + C
     clock: ManualClock,
 ) {
     let mut harness = harness::<1>(&store, &clock).await;
-    let id = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
+    let parcel = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
     harness.run().await;
     let note = Note::by("Ada").because("sold out");
-    harness.cancel(id, note).await.unwrap();
+    parcel.cancel(note).await.unwrap();
     harness.run().await;
-    let last = recorded(&harness, id).await.pop().unwrap();
+    let last = recorded(&parcel).await.pop().unwrap();
     let cancelled = json!({"outcome": "cancel", "attempt": 1, "woken_by": "cancel",
                             "error": "cancelled by Ada: sold out"});
     assert_eq!(last, at("weigh", cancelled));
@@ -340,7 +333,7 @@ async fn each_attempt_of_a_job_is_recorded<S: Store + Inspect + Clone>(
     clock: ManualClock,
 ) {
     let mut harness = harness::<1>(&store, &clock).await;
-    let id = support::insert(&harness, New::<Stamp>(())).await.get();
+    let stamp = support::insert(harness.client(), Stamp::with(())).await;
     harness.run_all().await;
     let expected = [
         at(
@@ -352,7 +345,7 @@ async fn each_attempt_of_a_job_is_recorded<S: Store + Inspect + Clone>(
             json!({"outcome": "fail", "attempt": 1, "error": "gave up after 2 attempts: out of stamps"}),
         ),
     ];
-    assert_eq!(recorded(&harness, id).await, expected);
+    assert_eq!(recorded(&stamp).await, expected);
 }
 
 async fn a_step_whose_worker_died_is_recorded_once_with_its_crashes<S: Store + Inspect + Clone>(
@@ -366,14 +359,14 @@ async fn a_step_whose_worker_died_is_recorded_once_with_its_crashes<S: Store + I
     ] {
         let mut harness = harness::<1>(&store, &clock).await;
         harness.crash::<Recorded>("pack", point);
-        let id = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
+        let parcel = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
         harness.run().await;
         let mut expected = json!({"outcome": "next", "to": "weigh"});
         if crashes > 0 {
             expected["attempt"] = json!(crashes);
             expected["crashes"] = json!(crashes);
         }
-        let recorded = recorded(&harness, id).await;
+        let recorded = recorded(&parcel).await;
         assert_eq!(recorded[0], at("pack", expected), "{point:?}");
         let packed = recorded.iter().filter(|(step, _)| step == "pack").count();
         assert_eq!(packed, 1, "{point:?}");
@@ -385,11 +378,11 @@ async fn a_dropped_outcome_is_not_recorded<S: Store + Inspect + Clone>(
     clock: ManualClock,
 ) {
     let mut harness = harness::<1>(&store, &clock).await;
-    let id = begin::<1>(&harness, Parcel::Vanish).await;
+    let parcel = begin::<1>(&harness, Parcel::Vanish).await;
     harness.run().await;
-    let row = harness.get(id).await.unwrap().unwrap();
+    let row = parcel.instance().await.unwrap();
     assert_eq!((row.status, row.events), (Status::Cancelled, 0));
-    assert_eq!(events(&harness, id).await, []);
+    assert_eq!(events(&parcel).await, []);
 }
 
 /// A refused outcome goes to `on_failure` with the same claim. Its events are counted once.
@@ -403,7 +396,7 @@ async fn the_outcome_of_on_failure_is_recorded_instead_of_the_refused_one<
         |commit: &Commit| matches!(&commit.outcome, Written::Next { step, .. } if step == "weigh");
     let store = Through::new(store).rejecting(to_weigh);
     let mut harness = harness::<2>(&store, &clock).await;
-    let id = begin::<2>(&harness, Parcel::Pack { number: 1 }).await;
+    let parcel = begin::<2>(&harness, Parcel::Pack { number: 1 }).await;
     harness.run().await;
     let left = |left: u32| json!({"left": left});
     let expected = [
@@ -417,7 +410,7 @@ async fn the_outcome_of_on_failure_is_recorded_instead_of_the_refused_one<
         ),
         at("round", json!({"outcome": "done"})),
     ];
-    assert_eq!(recorded(&harness, id).await, expected);
+    assert_eq!(recorded(&parcel).await, expected);
 }
 
 async fn the_history_is_the_same_with_and_without_run_ahead<S: Store + Inspect + Clone>(
@@ -428,9 +421,9 @@ async fn the_history_is_the_same_with_and_without_run_ahead<S: Store + Inspect +
     for run_ahead in [0, 2, 100] {
         let worker = worker::<2>(&store, &clock).run_ahead(run_ahead);
         let mut harness = worker.build().await.unwrap();
-        let id = begin::<2>(&harness, Parcel::Round { left: 5 }).await;
+        let parcel = begin::<2>(&harness, Parcel::Round { left: 5 }).await;
         harness.run().await;
-        histories.push(recorded(&harness, id).await);
+        histories.push(recorded(&parcel).await);
     }
     assert_eq!(histories[0].len(), 6);
     assert_eq!(histories[0], histories[1]);
@@ -482,19 +475,14 @@ async fn a_machine_goes_on_when_its_history_is_full<S: Store + Inspect + Clone>(
     for run_ahead in [0, 100] {
         let worker = worker::<1>(&store, &clock).run_ahead(run_ahead);
         let mut harness = worker.build().await.unwrap();
-        let id = begin::<1>(&harness, Parcel::Round { left: 5 }).await;
-        lengthen(&store, id, TRANSITIONS_MAX - 2).await;
+        let parcel = begin::<1>(&harness, Parcel::Round { left: 5 }).await;
+        lengthen(&store, parcel.id().get(), TRANSITIONS_MAX - 2).await;
         harness.run().await;
-        let row = harness.get(id).await.unwrap().unwrap();
+        let row = parcel.instance().await.unwrap();
         assert_eq!(row.status, Status::Done);
         assert_eq!(usize::try_from(row.events), Ok(TRANSITIONS_MAX));
-        let request = HistoryRequest {
-            id,
-            run: 1,
-            after: row.events - 2,
-            max: 10,
-        };
-        let last = harness.history(request).await.unwrap().into_iter();
+        let last = parcel.history().after(row.events - 2).limit(10);
+        let last = last.await.unwrap().into_iter();
         let last: Vec<Value> = last.map(|event| event.data.decode().unwrap()).collect();
         let next = json!({"outcome": "next", "to": "round"});
         let full = json!({"outcome": "next", "to": "round", "is_last": true});
@@ -521,18 +509,14 @@ async fn states_that_do_not_fit_into_the_history_are_left_out_with_their_size<
         (&small, 2_000, true),
         (&small, 3_000, false),
     ] {
-        let id = begin::<2>(&harness, Parcel::Hold(state.clone())).await;
+        let parcel = begin::<2>(&harness, Parcel::Hold(state.clone())).await;
         if before > 0 {
-            lengthen(&store, id, before).await;
+            lengthen(&store, parcel.id().get(), before).await;
         }
         harness.run().await;
-        let request = HistoryRequest {
-            id,
-            run: 1,
-            after: i32::try_from(before).unwrap(),
-            max: 1,
-        };
-        let event = harness.history(request).await.unwrap().rows.remove(0);
+        let after = i32::try_from(before).unwrap();
+        let next = parcel.history().run(1).after(after).limit(1);
+        let event = next.await.unwrap().rows.remove(0);
         let transition = EventDetail::of(&event).transition.unwrap();
         let bytes = serde_json::to_string(state).unwrap().len();
         assert_eq!(
@@ -541,7 +525,7 @@ async fn states_that_do_not_fit_into_the_history_are_left_out_with_their_size<
             "{bytes} after {before}"
         );
         assert_eq!(transition.left_out, (!is_kept).then_some(bytes));
-        harness.terminate(id, Note::by("the test")).await.unwrap();
+        parcel.terminate(Note::by("the test")).await.unwrap();
     }
 }
 
@@ -551,20 +535,21 @@ async fn recording_can_begin_and_end_while_instances_live<S: Store + Inspect + C
     clock: ManualClock,
 ) {
     let mut off = harness::<0>(&store, &clock).await;
-    let id = begin::<0>(&off, Parcel::Pack { number: 7 }).await;
+    let parcel = begin::<0>(&off, Parcel::Pack { number: 7 }).await;
     off.run().await;
-    off.advance(Duration::from_secs(60)).await;
+    off.advance(MINUTE).await;
     let mut on = harness::<2>(&store, &clock).await;
     on.run().await;
     let wait = json!({
         "outcome": "wait", "to": "send", "attempt": 1, "awaits": ["paid"], "after_us": HOUR_US,
         "began": {"number": 7}, "state": {"number": 7},
     });
-    assert_eq!(recorded(&on, id).await, [at("weigh", wait.clone())]);
-    off.signal(id, Paid).await.unwrap();
+    let seen = on.handle::<Way<2>>(parcel.id().get()).await.unwrap();
+    assert_eq!(recorded(&seen).await, [at("weigh", wait.clone())]);
+    parcel.signal(Paid).await.unwrap();
     off.run().await;
-    assert_eq!(recorded(&on, id).await, [at("weigh", wait)]);
-    let row = on.get(id).await.unwrap().unwrap();
+    assert_eq!(recorded(&seen).await, [at("weigh", wait)]);
+    let row = seen.instance().await.unwrap();
     assert_eq!((row.status, row.events), (Status::Done, 1));
 }
 
@@ -573,18 +558,20 @@ async fn a_machine_with_a_history_is_no_workflow<S: Store + Inspect + Clone>(
     clock: ManualClock,
 ) {
     let mut harness = harness::<1>(&store, &clock).await;
-    let id = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
+    let client = harness.client().clone();
+    let parcel = begin::<1>(&harness, Parcel::Pack { number: 1 }).await;
     harness.run().await;
-    let row = harness.get(id).await.unwrap().unwrap();
+    let row = parcel.instance().await.unwrap();
     assert!(row.has_history() && !row.is_workflow());
-    let text = harness.explain(&row).await.unwrap();
+    let text = client.admin().explain(&row).await.unwrap();
     assert!(text.starts_with("retries step weigh in "), "{text}");
-    let waits = harness.waits(&row).await.unwrap();
+    let waits = client.admin().waits(&row).await.unwrap();
     assert!(waits.open.is_empty() && waits.is_whole);
     // A machine's history cannot be replayed.
-    assert!(harness.export(id, None).await.unwrap().is_none());
+    let export = client.admin().export(&parcel, None).await.unwrap();
+    assert!(export.is_none());
     harness.run_all().await;
-    let row = harness.get(id).await.unwrap().unwrap();
-    let text = harness.explain(&row).await.unwrap();
+    let row = parcel.instance().await.unwrap();
+    let text = client.admin().explain(&row).await.unwrap();
     assert!(text.contains("at step send"), "{text}");
 }

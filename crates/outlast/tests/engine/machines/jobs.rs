@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use crate::support::{LONG, eventually, insert, on_both_stores, running};
-use outlast::Instance;
 use outlast::prelude::*;
-use outlast_core::{Inspect, Store};
+use outlast::store::{Inspect, Instance, Store};
+use outlast::{Job, JobError, Status};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -68,7 +68,7 @@ impl Job for Errand {
             Task::PanicFirst if first => panic!("stumbled"),
             Task::HangFirst if first => std::future::pending().await,
             Task::AnswerNul => Ok("\0".to_owned()),
-            Task::Postpone => Err(JobError::retry_after(Duration::from_secs(3600), "tomorrow")),
+            Task::Postpone => Err(JobError::retry_after(HOUR, "tomorrow")),
             Task::Work
             | Task::FailTwice
             | Task::ParseFirst
@@ -84,11 +84,11 @@ impl Job for Errand {
 }
 
 /// Runs a job until it is done. Returns its output and the pauses between its attempts.
-async fn done(store: impl Store + Inspect, task: Task) -> (String, Vec<Duration>) {
+async fn performed(store: impl Store + Inspect, task: Task) -> (String, Vec<Duration>) {
     let errand = Errand::default();
     let engine = running(store, errand.clone()).await;
-    let id = insert::<Errand>(&engine, New(task)).await;
-    let output = engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Errand::with(task)).await;
+    let output = handle.output().timeout(LONG).await.unwrap();
     let attempts = errand.attempts.lock().unwrap();
     let pauses = attempts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     (output, pauses)
@@ -98,44 +98,44 @@ async fn done(store: impl Store + Inspect, task: Task) -> (String, Vec<Duration>
 async fn ended(store: impl Store + Inspect, task: Task) -> (Instance, usize) {
     let errand = Errand::default();
     let engine = running(store, errand.clone()).await;
-    let id = insert::<Errand>(&engine, New(task)).await;
-    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Errand::with(task)).await;
+    let ended = handle.ended().timeout(LONG).await.unwrap();
     let attempts = errand.attempts.lock().unwrap().len();
     (ended, attempts)
 }
 
 async fn a_job_that_works_is_done_with_its_output<S: Store + Inspect + Clone>(store: S) {
-    let (output, pauses) = done(store, Task::Work).await;
+    let (output, pauses) = performed(store, Task::Work).await;
     assert_eq!(output, "done at attempt 0");
     assert!(pauses.is_empty());
 }
 
 async fn a_job_that_fails_is_tried_again_after_its_backoff<S: Store + Inspect + Clone>(store: S) {
-    let (output, pauses) = done(store, Task::FailTwice).await;
+    let (output, pauses) = performed(store, Task::FailTwice).await;
     assert_eq!(output, "done at attempt 2");
     assert!(pauses[0] >= Duration::from_millis(20), "{pauses:?}");
     assert!(pauses[1] >= Duration::from_millis(40), "{pauses:?}");
 }
 
 async fn a_job_is_tried_again_after_any_error<S: Store + Inspect + Clone>(store: S) {
-    let (output, _) = done(store, Task::ParseFirst).await;
+    let (output, _) = performed(store, Task::ParseFirst).await;
     assert_eq!(output, "done at attempt 1");
 }
 
 async fn a_job_is_tried_again_after_the_delay_that_it_names<S: Store + Inspect + Clone>(store: S) {
-    let (output, pauses) = done(store.clone(), Task::SayWhen { ms: 100 }).await;
+    let (output, pauses) = performed(store.clone(), Task::SayWhen { ms: 100 }).await;
     assert_eq!(output, "done at attempt 1");
     assert!(pauses[0] >= Duration::from_millis(100), "{pauses:?}");
 
     let engine = running(store, Errand::default()).await;
-    let id = insert::<Errand>(&engine, New(Task::Postpone)).await;
+    let handle = insert(engine.client(), Errand::with(Task::Postpone)).await;
     eventually("the job is postponed", async || {
-        engine.get(id).await.unwrap().unwrap().attempt == 1
+        handle.instance().await.unwrap().attempt == 1
     })
     .await;
-    let postponed = engine.get(id).await.unwrap().unwrap();
+    let postponed = handle.instance().await.unwrap();
     assert_eq!(postponed.last_error.as_deref(), Some("tomorrow"));
-    assert!(postponed.eligible_at > engine.now().await.unwrap());
+    assert!(postponed.eligible_at > engine.client().admin().now().await.unwrap());
 }
 
 async fn a_job_that_keeps_failing_is_given_up_after_its_last_attempt<S: Store + Inspect + Clone>(
@@ -163,12 +163,12 @@ async fn a_job_with_a_fatal_error_fails_at_once<S: Store + Inspect + Clone>(stor
 }
 
 async fn a_job_that_panics_is_tried_again<S: Store + Inspect + Clone>(store: S) {
-    let (output, _) = done(store, Task::PanicFirst).await;
+    let (output, _) = performed(store, Task::PanicFirst).await;
     assert_eq!(output, "done at attempt 1");
 }
 
 async fn a_job_that_takes_too_long_is_tried_again<S: Store + Inspect + Clone>(store: S) {
-    let (output, pauses) = done(store, Task::HangFirst).await;
+    let (output, pauses) = performed(store, Task::HangFirst).await;
     assert_eq!(output, "done at attempt 1");
     assert!(pauses[0] >= <Errand as Job>::TIMEOUT, "{pauses:?}");
 }
@@ -188,8 +188,7 @@ async fn a_job_whose_output_cannot_be_stored_is_tried_again_and_given_up<
 /// Starts jobs as its children.
 struct Boss;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Order {
     Send,
     Collect,
@@ -201,27 +200,27 @@ impl Machine for Boss {
     type Output = Vec<Option<String>>;
 
     async fn step(&self, order: Order, cx: &Context) -> StepResult<Self> {
-        Ok(match order {
+        match order {
             Order::Send => {
                 let errands = [Task::Work, Task::FailTwice, Task::Fatal];
-                fan_out(errands.map(New::<Errand>)).then(Order::Collect)
+                fan_out(errands.map(Errand::with)).then(Order::Collect)
             }
             Order::Collect => {
                 let errands = cx.children::<Errand>()?.into_iter();
-                Outcome::done(errands.map(|errand| errand.output).collect())
+                done(errands.map(|errand| errand.output).collect())
             }
-        })
+        }
     }
 }
 
 async fn a_job_can_be_a_child<S: Store + Inspect + Clone>(store: S) {
     let builder = Engine::builder(store)
-        .machine(Boss)
-        .machine(Errand::default());
+        .register(Boss)
+        .register(Errand::default());
     let engine = builder.queue("default", 10).start().await.unwrap();
-    let id = insert::<Boss>(&engine, New(Order::Send)).await;
+    let handle = insert(engine.client(), Boss::with(Order::Send)).await;
     let expected = ["done at attempt 0", "done at attempt 2"].map(|text| Some(text.to_owned()));
-    let outputs = engine.wait(id, LONG).await.unwrap();
+    let outputs = handle.output().timeout(LONG).await.unwrap();
     assert_eq!(outputs[..2], expected);
     assert_eq!(outputs[2], None);
 }

@@ -4,9 +4,10 @@
 
 use crate::support::through::Through;
 use crate::support::{LONG, eventually, insert, on_both_stores, running};
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
-use outlast::{EngineBuilder, Filter, ListRequest};
-use outlast_core::{Inspect, Store};
+use outlast::store::{Filter, Inspect, ListRequest, Store};
+use outlast::{Outcome, Status, StepError};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -38,8 +39,7 @@ struct Traveller {
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Leg {
     Down { from: u32 },
     Look,
@@ -60,13 +60,9 @@ enum Leg {
     Struggle { retries: u32 },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Go {
     to: String,
-}
-
-impl Signal for Go {
-    const NAME: &'static str = "go";
 }
 
 const NAP: Duration = Duration::from_millis(60);
@@ -77,71 +73,71 @@ impl Machine for Traveller {
     type Output = String;
 
     async fn step(&self, leg: Leg, cx: &Context) -> StepResult<Self> {
-        Ok(match leg {
-            Leg::Down { from: 0 } => Outcome::done("down".to_owned()),
-            Leg::Down { from } => Outcome::next(Leg::Down { from: from - 1 }),
-            Leg::Look => Outcome::next(Leg::Seen),
+        match leg {
+            Leg::Down { from: 0 } => done("down".to_owned()),
+            Leg::Down { from } => next(Leg::Down { from: from - 1 }),
+            Leg::Look => next(Leg::Seen),
             Leg::Seen => {
-                let stored = cx.client().get(cx.id()).await?.unwrap();
-                Outcome::done(format!("{} at {}", stored.status, stored.step))
+                let stored = cx.client().find(cx.id()).await?.unwrap();
+                done(format!("{} at {}", stored.status, stored.step))
             }
             Leg::Urge { requeue } => {
                 urge(&self.log, cx).await?;
-                let next = Leg::Log("second".to_owned());
+                let second = Leg::Log("second".to_owned());
                 match requeue {
-                    true => Outcome::requeue(next),
-                    false => Outcome::next(next),
+                    true => Ok(Outcome::requeue(second)),
+                    false => next(second),
                 }
             }
             Leg::Log(line) => {
                 self.log.lock().unwrap().push(line.clone());
-                Outcome::done(line)
+                done(line)
             }
             Leg::Retry { delay_ms, times } if cx.attempt() < times => {
                 self.log.lock().unwrap().push(format!("{delay_ms}"));
-                Outcome::retry(Duration::from_millis(delay_ms), "busy")
+                retry(Duration::from_millis(delay_ms), "busy")
             }
-            Leg::Retry { delay_ms, .. } => {
-                Outcome::done(format!("{delay_ms} at attempt {}", cx.attempt()))
-            }
+            Leg::Retry { delay_ms, .. } => done(format!("{delay_ms} at attempt {}", cx.attempt())),
             Leg::RetryWith { mut carried } if carried.len() < 3 => {
                 carried.push(cx.attempt());
-                Outcome::retry_with(Leg::RetryWith { carried }, Duration::ZERO, "more")
+                Ok(Outcome::retry_with(
+                    Leg::RetryWith { carried },
+                    Duration::ZERO,
+                    "more",
+                ))
             }
-            Leg::RetryWith { carried } => Outcome::done(format!("{carried:?}")),
-            Leg::Wait => wait_for([Go::NAME]).then(Leg::Waited),
+            Leg::RetryWith { carried } => done(format!("{carried:?}")),
+            Leg::Wait => wait_for::<Go>().then(Leg::Waited),
             Leg::Sleep => sleep(NAP).then(Leg::Slept),
-            Leg::Waited => Outcome::done(
+            Leg::Waited => done(
                 cx.received::<Go>()?
                     .map_or("nowhere".to_owned(), |go| go.to),
             ),
-            Leg::Slept => Outcome::done(format!("woken by {} signals", cx.awaited().count())),
+            Leg::Slept => done(format!("woken by {} signals", cx.awaited().count())),
             Leg::FanOut => {
-                let children = ["a", "b"].map(|name| New::<Traveller>(Leg::Done(name.to_owned())));
+                let children = ["a", "b"].map(|name| Traveller::with(Leg::Done(name.to_owned())));
                 fan_out(children).then(Leg::Join)
             }
             Leg::Join => {
                 let children = cx.children::<Traveller>()?.into_iter();
                 let outputs: Result<Vec<_>, _> =
                     children.map(|child| child.into_output()).collect();
-                Outcome::done(outputs?.join(" and "))
+                done(outputs?.join(" and "))
             }
-            Leg::Done(output) => Outcome::done(output),
-            Leg::Stop(reason) => Outcome::fail(reason),
-            Leg::Cancel(reason) => Outcome::cancelled(reason),
-            Leg::Struggle { retries } if cx.attempt() < retries => {
-                Outcome::retry(Duration::ZERO, "not yet")
-            }
-            Leg::Struggle { .. } => Outcome::next(Leg::Wait),
-        })
+            Leg::Done(output) => done(output),
+            Leg::Stop(reason) => fail(reason),
+            Leg::Cancel(reason) => Ok(Outcome::cancelled(reason)),
+            Leg::Struggle { retries } if cx.attempt() < retries => retry(Duration::ZERO, "not yet"),
+            Leg::Struggle { .. } => next(Leg::Wait),
+        }
     }
 }
 
 /// Inserts a more urgent instance into the queue of the running step.
 async fn urge(log: &Log, cx: &Context) -> Result<(), StepError> {
     log.lock().unwrap().push("first".to_owned());
-    let urgent = New::<Traveller>(Leg::Log("urgent".to_owned())).priority(-1);
-    cx.client().insert(urgent).await?;
+    let urgent = Traveller::with(Leg::Log("urgent".to_owned())).priority(-1);
+    cx.client().start(urgent).await?;
     Ok(())
 }
 
@@ -150,8 +146,7 @@ struct Patient {
     log: Log,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Walk {
     First,
     Second,
@@ -164,35 +159,38 @@ impl Machine for Patient {
     type Output = ();
 
     async fn step(&self, walk: Walk, cx: &Context) -> StepResult<Self> {
-        Ok(match walk {
+        match walk {
             Walk::First => {
                 urge(&self.log, cx).await?;
-                Outcome::next(Walk::Second)
+                next(Walk::Second)
             }
             Walk::Second => {
                 self.log.lock().unwrap().push("second".to_owned());
-                Outcome::done(())
+                done(())
             }
-        })
+        }
     }
 }
 
 async fn next_leads_through_the_steps_to_done<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Traveller::default()).await;
-    let id = insert(&engine, New(Leg::Down { from: 3 })).await;
-    assert_eq!(engine.wait::<Traveller>(id, LONG).await.unwrap(), "down");
-    let ended = engine.get(id).await.unwrap().unwrap();
+    let handle = insert(engine.client(), Traveller::with(Leg::Down { from: 3 })).await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), "down");
+    let ended = handle.instance().await.unwrap();
     // One claim, three commits that run ahead, and the end.
     assert_eq!(ended.revision.0, 5);
-    assert!(engine.shutdown().await.in_time);
+    engine.shutdown().await.unwrap();
 }
 
 async fn the_new_state_is_committed_before_the_next_step_runs<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = running(store, Traveller::default()).await;
-    let id = insert::<Traveller>(&engine, New(Leg::Look)).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), "executing at seen");
+    let handle = insert(engine.client(), Traveller::with(Leg::Look)).await;
+    assert_eq!(
+        handle.output().timeout(LONG).await.unwrap(),
+        "executing at seen"
+    );
 }
 
 /// Runs two instances on one slot, the second inserted by the first. Returns their log.
@@ -204,8 +202,8 @@ async fn order_of<M: Machine>(
 ) -> Vec<String> {
     let engine = builder.queue("default", 1).start().await.unwrap();
     store.first_claims(1).await;
-    let id = insert::<M>(&engine, New(first)).await;
-    engine.wait_ended(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), M::with(first)).await;
+    handle.ended().timeout(LONG).await.unwrap();
     let urgent = ListRequest {
         filter: Filter {
             machine: Some(Traveller::NAME.to_owned()),
@@ -214,8 +212,9 @@ async fn order_of<M: Machine>(
         limit: 1,
         ..ListRequest::default()
     };
-    let urgent = engine.list(urgent).await.unwrap().instances[0].id;
-    engine.wait_ended(urgent, LONG).await.unwrap();
+    let urgent = engine.client().list(urgent).await.unwrap().instances[0].id;
+    let admin = engine.client().admin();
+    admin.wait_ended(urgent, LONG).await.unwrap();
     log.lock().unwrap().clone()
 }
 
@@ -223,7 +222,7 @@ async fn next_goes_on_before_more_urgent_work<S: Store + Inspect + Clone>(store:
     let store = Through::new(store);
     let machine = Traveller::default();
     let log = machine.log.clone();
-    let builder = Engine::builder(store.clone()).machine(machine);
+    let builder = Engine::builder(store.clone()).register(machine);
     let order = order_of::<Traveller>(&store, builder, &log, Leg::Urge { requeue: false }).await;
     assert_eq!(order, ["first", "second", "urgent"]);
 }
@@ -232,7 +231,7 @@ async fn requeue_lets_more_urgent_work_go_first<S: Store + Inspect + Clone>(stor
     let store = Through::new(store);
     let machine = Traveller::default();
     let log = machine.log.clone();
-    let builder = Engine::builder(store.clone()).machine(machine);
+    let builder = Engine::builder(store.clone()).register(machine);
     let order = order_of::<Traveller>(&store, builder, &log, Leg::Urge { requeue: true }).await;
     assert_eq!(order, ["first", "urgent", "second"]);
 }
@@ -247,8 +246,8 @@ async fn next_of_a_machine_that_does_not_run_ahead_lets_more_urgent_work_go_firs
     let log = machine.log.clone();
     let patient = Patient { log: log.clone() };
     let builder = Engine::builder(store.clone())
-        .machine(machine)
-        .machine(patient);
+        .register(machine)
+        .register(patient);
     let order = order_of::<Patient>(&store, builder, &log, Walk::First).await;
     assert_eq!(order, ["first", "urgent", "second"]);
 }
@@ -261,7 +260,9 @@ async fn next_lets_more_urgent_work_go_first_when_the_engine_does_not_run_ahead<
     let store = Through::new(store);
     let machine = Traveller::default();
     let log = machine.log.clone();
-    let builder = Engine::builder(store.clone()).machine(machine).run_ahead(0);
+    let builder = Engine::builder(store.clone())
+        .register(machine)
+        .run_ahead(0);
     let order = order_of::<Traveller>(&store, builder, &log, Leg::Urge { requeue: false }).await;
     assert_eq!(order, ["first", "urgent", "second"]);
 }
@@ -279,8 +280,11 @@ async fn retry_runs_the_same_step_with_the_same_state_after_its_delay<
         delay_ms: 40,
         times: 2,
     };
-    let id = insert::<Traveller>(&engine, New(leg)).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), "40 at attempt 2");
+    let handle = insert(engine.client(), Traveller::with(leg)).await;
+    assert_eq!(
+        handle.output().timeout(LONG).await.unwrap(),
+        "40 at attempt 2"
+    );
     assert!(
         begun.elapsed() >= Duration::from_millis(80),
         "{:?}",
@@ -295,12 +299,12 @@ async fn a_retry_that_waits_shows_its_error_and_its_attempt<S: Store + Inspect +
         delay_ms: 3_600_000,
         times: 1,
     };
-    let id = insert::<Traveller>(&engine, New(leg)).await;
+    let handle = insert(engine.client(), Traveller::with(leg)).await;
     eventually("the first attempt is over", async || {
-        engine.get(id).await.unwrap().unwrap().attempt > 0
+        handle.instance().await.unwrap().attempt > 0
     })
     .await;
-    let waiting = engine.get(id).await.unwrap().unwrap();
+    let waiting = handle.instance().await.unwrap();
     assert_eq!(waiting.status, Status::Runnable);
     assert_eq!((waiting.attempt, waiting.step.as_str()), (1, "retry"));
     assert_eq!(waiting.last_error.as_deref(), Some("busy"));
@@ -310,48 +314,55 @@ async fn a_retry_that_waits_shows_its_error_and_its_attempt<S: Store + Inspect +
 async fn retry_with_carries_another_state<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Traveller::default()).await;
     let leg = Leg::RetryWith { carried: vec![] };
-    let id = insert::<Traveller>(&engine, New(leg)).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), "[0, 1, 2]");
+    let handle = insert(engine.client(), Traveller::with(leg)).await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), "[0, 1, 2]");
 }
 
 async fn wait_parks_until_a_signal_comes<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Traveller::default()).await;
-    let id = insert::<Traveller>(&engine, New(Leg::Wait)).await;
-    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Traveller::with(Leg::Wait)).await;
+    let parked = handle.settled().timeout(LONG).await.unwrap();
     assert_eq!(parked.status, Status::AwaitingSignal);
     assert_eq!(parked.awaits, Some(vec!["go".to_owned()]));
     assert_eq!(parked.await_deadline, None);
     let to = "Rome".to_owned();
-    engine.signal(id, Go { to }).await.unwrap();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), "Rome");
+    handle.signal(Go { to }).await.unwrap();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), "Rome");
 }
 
 async fn sleep_parks_until_its_time<S: Store + Inspect + Clone>(store: S) {
     // The engine polls once an hour, so only the deadline wakes the instance.
     let engine = Engine::builder(store)
-        .machine(Traveller::default())
+        .register(Traveller::default())
         .queue("default", 10)
-        .poll_interval(Duration::from_secs(3600))
+        .poll_interval(HOUR)
         .start()
         .await
         .unwrap();
     let begun = Instant::now();
-    let id = insert::<Traveller>(&engine, New(Leg::Sleep)).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), "woken by 0 signals");
+    let handle = insert(engine.client(), Traveller::with(Leg::Sleep)).await;
+    assert_eq!(
+        handle.output().timeout(LONG).await.unwrap(),
+        "woken by 0 signals"
+    );
     assert!(begun.elapsed() >= NAP, "{:?}", begun.elapsed());
 }
 
 async fn fan_out_parks_until_the_children_have_ended<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Traveller::default()).await;
-    let id = insert::<Traveller>(&engine, New(Leg::FanOut)).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), "a and b");
+    let handle = insert(engine.client(), Traveller::with(Leg::FanOut)).await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), "a and b");
 }
 
 async fn done_keeps_the_output<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Traveller::default()).await;
-    let id = insert::<Traveller>(&engine, New(Leg::Done("Rome".to_owned()))).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), "Rome");
-    let ended = engine.get(id).await.unwrap().unwrap();
+    let handle = insert(
+        engine.client(),
+        Traveller::with(Leg::Done("Rome".to_owned())),
+    )
+    .await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), "Rome");
+    let ended = handle.instance().await.unwrap();
     assert_eq!((ended.status, ended.step.as_str()), (Status::Done, "done"));
     assert_eq!(ended.result.unwrap().as_str(), "\"Rome\"");
     assert!(ended.finished_at.is_some() && ended.last_error.is_none());
@@ -359,8 +370,12 @@ async fn done_keeps_the_output<S: Store + Inspect + Clone>(store: S) {
 
 async fn fail_ends_the_instance_as_failed_with_its_reason<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Traveller::default()).await;
-    let id = insert::<Traveller>(&engine, New(Leg::Stop("no road".to_owned()))).await;
-    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    let handle = insert(
+        engine.client(),
+        Traveller::with(Leg::Stop("no road".to_owned())),
+    )
+    .await;
+    let ended = handle.ended().timeout(LONG).await.unwrap();
     assert_eq!(ended.status, Status::Failed);
     assert_eq!(ended.last_error.as_deref(), Some("no road"));
     assert!(ended.finished_at.is_some() && ended.result.is_none());
@@ -370,15 +385,23 @@ async fn cancelled_ends_the_instance_as_cancelled_with_its_reason<S: Store + Ins
     store: S,
 ) {
     let engine = running(store, Traveller::default()).await;
-    let id = insert::<Traveller>(&engine, New(Leg::Cancel("not wanted".to_owned()))).await;
-    let ended = engine.wait_ended(id, LONG).await.unwrap();
+    let handle = insert(
+        engine.client(),
+        Traveller::with(Leg::Cancel("not wanted".to_owned())),
+    )
+    .await;
+    let ended = handle.ended().timeout(LONG).await.unwrap();
     assert_eq!(ended.status, Status::Cancelled);
     assert_eq!(ended.last_error.as_deref(), Some("not wanted"));
 }
 
 async fn progress_clears_the_attempt_and_the_error<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Traveller::default()).await;
-    let id = insert::<Traveller>(&engine, New(Leg::Struggle { retries: 2 })).await;
-    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    let handle = insert(
+        engine.client(),
+        Traveller::with(Leg::Struggle { retries: 2 }),
+    )
+    .await;
+    let parked = handle.settled().timeout(LONG).await.unwrap();
     assert_eq!((parked.attempt, parked.last_error), (0, None));
 }

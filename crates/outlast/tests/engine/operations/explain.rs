@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use crate::support::{LONG, eventually, insert, on_both_stores};
+use outlast::machine::wait_for_named;
 use outlast::prelude::*;
-use outlast_core::{ClaimRequest, Inspect, MachineVersion, NewWorker, Store};
+use outlast::store::{ClaimRequest, Inspect, MachineOffer, MachineVersion, NewWorker, Store};
+use outlast::{Client, Handle, Note};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -25,8 +27,7 @@ struct Clerk {
     go_on: Arc<Notify>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Task {
     Park,
     Sleep,
@@ -43,33 +44,33 @@ impl Machine for Clerk {
     type Output = ();
 
     async fn step(&self, task: Task, _cx: &Context) -> StepResult<Self> {
-        let hour = Duration::from_secs(3600);
-        Ok(match task {
-            Task::Park => wait_for(["paid", "refused"]).timeout(hour).then(Task::End),
-            Task::Sleep => sleep(hour).then(Task::End),
+        match task {
+            Task::Park => wait_for_named(["paid", "refused"])
+                .timeout(HOUR)
+                .then(Task::End),
+            Task::Sleep => sleep(HOUR).then(Task::End),
             Task::Hold => {
                 self.here.notify_one();
                 self.go_on.notified().await;
-                Outcome::done(())
+                done(())
             }
-            Task::Fail => Outcome::fail("broken"),
-            Task::RetryLater => Outcome::retry(hour, "not yet"),
+            Task::Fail => fail("broken"),
+            Task::RetryLater => retry(HOUR, "not yet"),
             Task::FanOut => {
-                fan_out([New::<Clerk>(Task::End), New(Task::Park), New(Task::Fail)]).then(Task::End)
+                fan_out([Task::End, Task::Park, Task::Fail].map(Clerk::with)).then(Task::End)
             }
-            Task::End => Outcome::done(()),
-        })
+            Task::End => done(()),
+        }
     }
 }
 
 async fn running(store: impl Store + Inspect, clerk: Clerk) -> Engine {
-    let builder = Engine::builder(store).machine(clerk).name("desk-1");
+    let builder = Engine::builder(store).register(clerk).name("desk-1");
     builder.queue("default", 10).start().await.unwrap()
 }
 
-async fn explained(client: &Client, id: Id<Clerk>) -> String {
-    let instance = client.get(id).await.unwrap().unwrap();
-    client.explain(&instance).await.unwrap()
+async fn explained(clerk: &Handle<Clerk>) -> String {
+    clerk.explain().await.unwrap()
 }
 
 #[track_caller]
@@ -83,34 +84,34 @@ async fn explain_names_the_signals_and_the_deadline_of_a_parked_instance<
     store: S,
 ) {
     let engine = running(store, Clerk::default()).await;
-    let parked = insert::<Clerk>(&engine, New(Task::Park)).await;
-    let asleep = insert::<Clerk>(&engine, New(Task::Sleep)).await;
-    engine.wait_settled(parked, LONG).await.unwrap();
-    engine.wait_settled(asleep, LONG).await.unwrap();
-    let text = explained(&engine, parked).await;
+    let parked = insert(engine.client(), Clerk::with(Task::Park)).await;
+    let asleep = insert(engine.client(), Clerk::with(Task::Sleep)).await;
+    parked.settled().timeout(LONG).await.unwrap();
+    asleep.settled().timeout(LONG).await.unwrap();
+    let text = explained(&parked).await;
     assert_reads(
         &text,
         "waits for signal paid or refused until ",
         " UTC (in 59 min)",
     );
-    let text = explained(&engine, asleep).await;
+    let text = explained(&asleep).await;
     assert_reads(&text, "sleeps until ", " UTC (in 59 min)");
 }
 
 async fn explain_counts_the_children_of_a_join<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Clerk::default()).await;
-    let parent = insert::<Clerk>(&engine, New(Task::FanOut)).await;
+    let parent = insert(engine.client(), Clerk::with(Task::FanOut)).await;
     eventually("one of three children is left", async || {
-        explained(&engine, parent).await == "waits for 1 of 3 children, 1 has failed"
+        explained(&parent).await == "waits for 1 of 3 children, 1 has failed"
     })
     .await;
 }
 
 async fn explain_says_why_no_worker_runs_a_due_instance<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store.clone());
-    let id = insert::<Clerk>(&client, New(Task::Park)).await;
+    let handle = insert(&client, Clerk::with(Task::Park)).await;
     assert_eq!(
-        explained(&client, id).await,
+        explained(&handle).await,
         "is due in queue default, and no live worker serves that queue"
     );
     let worker = NewWorker {
@@ -118,27 +119,28 @@ async fn explain_says_why_no_worker_runs_a_due_instance<S: Store + Inspect + Clo
         host: "host".into(),
         version: "1".into(),
         queues: vec!["default".into()],
-        machines: vec![outlast_core::MachineOffer {
+        machines: vec![MachineOffer {
             name: "mailer".into(),
             version: 1,
             queue: "default".into(),
             steps: vec!["send".into()],
         }],
-        lease: Duration::from_secs(3600),
+        lease: HOUR,
     };
     store.register(worker).await.unwrap();
     assert_eq!(
-        explained(&client, id).await,
+        explained(&handle).await,
         "is due in queue default, and no live worker there has machine clerk version 1"
     );
-    client.pause("default", Note::by("ada")).await.unwrap();
+    let admin = client.admin();
+    admin.pause("default", Note::by("ada")).await.unwrap();
     assert_eq!(
-        explained(&client, id).await,
+        explained(&handle).await,
         "waits in queue default, which is paused"
     );
-    let later = New::<Clerk>(Task::Park).delay(Duration::from_secs(3600));
+    let later = Clerk::with(Task::Park).delay(HOUR);
     let later = insert(&client, later).await;
-    let text = explained(&client, later).await;
+    let text = explained(&later).await;
     let no_worker = "; no live worker of queue default has machine clerk version 1";
     assert_reads(
         &text,
@@ -152,26 +154,29 @@ async fn explain_names_the_instance_that_holds_the_partition_key<S: Store + Insp
 ) {
     let clerk = Clerk::default();
     let engine = running(store, clerk.clone()).await;
-    let keyed = |task| New::<Clerk>(task).partition_key("ada");
-    let first = insert(&engine, keyed(Task::Hold)).await;
+    let keyed = |task| Clerk::with(task).partition_key("ada");
+    let first = insert(engine.client(), keyed(Task::Hold)).await;
     clerk.here.notified().await;
-    let second = insert(&engine, keyed(Task::End)).await;
-    let third = insert(&engine, keyed(Task::End)).await;
-    for behind in [second, third] {
+    let second = insert(engine.client(), keyed(Task::End)).await;
+    let third = insert(engine.client(), keyed(Task::End)).await;
+    for behind in [&second, &third] {
         assert_eq!(
-            explained(&engine, behind).await,
-            format!("waits behind instance {first}, which has the same partition key and runs")
+            explained(behind).await,
+            format!(
+                "waits behind instance {}, which has the same partition key and runs",
+                first.id()
+            )
         );
     }
     clerk.go_on.notify_one();
-    engine.wait(third, LONG).await.unwrap();
+    third.output().timeout(LONG).await.unwrap();
 }
 
 async fn explain_shows_the_time_and_the_error_of_a_retry<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Clerk::default()).await;
-    let id = insert::<Clerk>(&engine, New(Task::RetryLater)).await;
+    let handle = insert(engine.client(), Clerk::with(Task::RetryLater)).await;
     eventually("the first attempt is over", async || {
-        let text = explained(&engine, id).await;
+        let text = explained(&handle).await;
         text == "retries step retry_later in 59 min (attempt 2): last error not yet"
     })
     .await;
@@ -180,13 +185,13 @@ async fn explain_shows_the_time_and_the_error_of_a_retry<S: Store + Inspect + Cl
 async fn explain_names_the_worker_of_a_running_instance<S: Store + Inspect + Clone>(store: S) {
     let clerk = Clerk::default();
     let engine = running(store, clerk.clone()).await;
-    let id = insert::<Clerk>(&engine, New(Task::Hold)).await;
+    let handle = insert(engine.client(), Clerk::with(Task::Hold)).await;
     clerk.here.notified().await;
-    let text = explained(&engine, id).await;
+    let text = explained(&handle).await;
     assert_reads(&text, "runs step hold on worker desk-1 (since ", " s)");
     assert!(text.contains("; lease ends in "), "{text}");
     clerk.go_on.notify_one();
-    engine.wait(id, LONG).await.unwrap();
+    handle.output().timeout(LONG).await.unwrap();
 }
 
 async fn explain_says_that_the_claim_of_a_dead_worker_waits_for_the_reaper<
@@ -195,14 +200,14 @@ async fn explain_says_that_the_claim_of_a_dead_worker_waits_for_the_reaper<
     store: S,
 ) {
     let client = Client::new(store.clone());
-    let id = insert::<Clerk>(&client, New(Task::Park)).await;
+    let handle = insert(&client, Clerk::with(Task::Park)).await;
     let worker = NewWorker {
         name: "desk-2".into(),
         host: "host".into(),
         version: "1".into(),
         queues: vec!["default".into()],
         machines: Vec::new(),
-        lease: Duration::from_secs(3600),
+        lease: HOUR,
     };
     let worker = store.register(worker).await.unwrap();
     let request = ClaimRequest {
@@ -214,7 +219,7 @@ async fn explain_says_that_the_claim_of_a_dead_worker_waits_for_the_reaper<
     assert_eq!(store.claim(request).await.unwrap().claims.len(), 1);
     // A worker that holds a claim is kept, with an expired lease.
     store.deregister(worker).await.unwrap();
-    let text = explained(&client, id).await;
+    let text = explained(&handle).await;
     assert_reads(
         &text,
         "runs step park on worker desk-2, whose lease ended ",
@@ -224,11 +229,11 @@ async fn explain_says_that_the_claim_of_a_dead_worker_waits_for_the_reaper<
 
 async fn explain_says_how_an_instance_has_ended<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Clerk::default()).await;
-    let done = insert::<Clerk>(&engine, New(Task::End)).await;
-    let failed = insert::<Clerk>(&engine, New(Task::Fail)).await;
-    engine.wait_ended(done, LONG).await.unwrap();
-    engine.wait_ended(failed, LONG).await.unwrap();
-    assert_reads(&explained(&engine, done).await, "done ", " ago");
-    let text = explained(&engine, failed).await;
+    let done = insert(engine.client(), Clerk::with(Task::End)).await;
+    let failed = insert(engine.client(), Clerk::with(Task::Fail)).await;
+    done.ended().timeout(LONG).await.unwrap();
+    failed.ended().timeout(LONG).await.unwrap();
+    assert_reads(&explained(&done).await, "done ", " ago");
+    let text = explained(&failed).await;
     assert_reads(&text, "failed ", " ago at step fail: broken");
 }

@@ -7,11 +7,15 @@ use crate::support::through::{Break, Through};
 use crate::support::{LONG, eventually, insert, on_both_stores};
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use outlast::engine::EngineBuilder;
 use outlast::metrics::{ALL, MetricType, SLOTS_BUSY};
 use outlast::prelude::*;
+use outlast::store::{
+    ClaimRequest, ClosePolicy, Inspect, Json, ListRequest, MachineVersion, NewInstance, NewWorker,
+    Store, limits,
+};
 use outlast::trace::Propagator;
-use outlast::{EngineBuilder, ListRequest, NewInstance};
-use outlast_core::{ClaimRequest, Inspect, MachineVersion, NewWorker, Store, limits};
+use outlast::{Client, Durable, InstanceId, New, Note, Workflow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,8 +51,7 @@ impl Tour {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Stop {
     Start {
         secret: String,
@@ -78,13 +81,9 @@ enum Stop {
     End,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Hello {
     secret: String,
-}
-
-impl Signal for Hello {
-    const NAME: &'static str = "hello";
 }
 
 impl Machine for Tour {
@@ -94,60 +93,62 @@ impl Machine for Tour {
 
     async fn step(&self, state: Stop, cx: &Context) -> StepResult<Self> {
         let queue = || cx.queue().to_owned();
-        Ok(match state {
-            Stop::Start { secret } => wait_for([Hello::NAME]).then(Stop::Waited { secret }),
+        match state {
+            Stop::Start { secret } => wait_for::<Hello>().then(Stop::Waited { secret }),
             Stop::Waited { secret } => {
                 let side = Stop::Side {
                     secret: secret.clone(),
                 };
-                let side = New::<Tour>(side).queue(queue()).key("side");
-                cx.client().insert(side).await?;
+                let side = Tour::with(side).queue(queue()).key("side");
+                cx.client().start(side).await?;
                 let child = Stop::Child {
                     secret: secret.clone(),
                 };
-                fan_out([New::<Tour>(child).queue(queue())]).then(Stop::Joined { secret })
+                fan_out([Tour::with(child).queue(queue())]).then(Stop::Joined { secret })
             }
             Stop::Child { secret } => {
                 let grandchild = Stop::Grandchild {
                     secret: secret.clone(),
                 };
-                let grandchild = New::<Tour>(grandchild).queue(queue());
+                let grandchild = Tour::with(grandchild).queue(queue());
                 fan_out([grandchild]).then(Stop::Joined { secret })
             }
-            Stop::Joined { secret } | Stop::Side { secret } => Outcome::done(secret),
+            Stop::Joined { secret } | Stop::Side { secret } => done(secret),
             Stop::Grandchild { secret } => match cx.attempt() {
-                0 => Outcome::retry(Duration::ZERO, "once more"),
-                _ => Outcome::done(secret),
+                0 => retry(Duration::ZERO, "once more"),
+                _ => done(secret),
             },
             Stop::Sleep => sleep(Duration::from_millis(1)).then(Stop::End),
             Stop::Panic => panic!("as asked"),
             Stop::Hold => {
                 self.started.add_permits(1);
                 self.go.acquire().await?.forget();
-                Outcome::done(String::new())
+                done(String::new())
             }
             Stop::Guide => {
                 let guided = Stop::Start {
                     secret: SECRET.into(),
                 };
-                let guided = New::<Tour>(guided).queue(queue());
+                let guided = Tour::with(guided).queue(queue());
                 let guided = guided.on_parent_close(ClosePolicy::Terminate);
                 fan_out([guided]).then(Stop::End)
             }
-            Stop::Circle => Outcome::next(Stop::Circle),
-            Stop::End => Outcome::done(String::new()),
-        })
+            Stop::Circle => next(Stop::Circle),
+            Stop::End => done(String::new()),
+        }
     }
 }
 
 /// Awaits a future that is no call of the workflow, and is blocked.
 struct Stuck;
 
-impl Workflow for Stuck {
+impl Durable for Stuck {
     const NAME: &'static str = "stuck";
     type Input = ();
     type Output = ();
+}
 
+impl Workflow for Stuck {
     async fn run(&self, _: Flow, (): ()) -> FlowResult<()> {
         std::future::pending().await
     }
@@ -158,7 +159,7 @@ fn tour(queue: &str) -> New<Tour> {
     let start = Stop::Start {
         secret: SECRET.into(),
     };
-    New::<Tour>(start).queue(queue)
+    Tour::with(start).queue(queue)
 }
 
 fn hello() -> Hello {
@@ -169,7 +170,7 @@ fn hello() -> Hello {
 
 /// Each test has a queue of its own, because tests in one process share the recorder.
 fn builder(store: impl Store + Inspect, machine: &Tour, queue: &str) -> EngineBuilder {
-    let builder = Engine::builder(store).machine(machine.clone());
+    let builder = Engine::builder(store).register(machine.clone());
     builder.queue(queue, 10)
 }
 
@@ -189,7 +190,7 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
     let queue = support::unique_schema();
     let client = Client::new(store.clone());
     // Inserted before the gauges are set for the first time.
-    insert(&client, New::<Tour>(Stop::End).queue(&queue)).await;
+    insert(&client, Tour::with(Stop::End).queue(&queue)).await;
     leave_a_dead_worker(&client, &store, &queue).await;
     let breaks = AtomicBool::new(true);
     let broken = Through::new(store).breaking(move |verb| {
@@ -197,30 +198,31 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
         breaks.then_some(Break::Before)
     });
     let machine = Tour::new();
-    let engine = builder(broken, &machine, &queue).workflow(Stuck);
+    let engine = builder(broken, &machine, &queue).register(Stuck);
     let engine = engine.lease(limits::LEASE_MIN * 5);
     let engine = engine.start().await.unwrap();
 
-    let toured = insert(&engine, tour(&queue)).await;
-    engine.signal(toured, hello()).await.unwrap();
-    engine.wait(toured, LONG).await.unwrap();
+    let toured = insert(engine.client(), tour(&queue)).await;
+    toured.signal(hello()).await.unwrap();
+    toured.output().timeout(LONG).await.unwrap();
     for stop in [Stop::Sleep, Stop::Panic] {
-        let id = insert(&engine, New::<Tour>(stop).queue(&queue)).await;
-        engine.wait_ended(id, LONG).await.unwrap();
+        let handle = insert(engine.client(), Tour::with(stop).queue(&queue)).await;
+        handle.ended().timeout(LONG).await.unwrap();
     }
     // A claim that is lost while its step runs. Then one that this build cannot run.
-    let held = insert(&engine, New::<Tour>(Stop::Hold).queue(&queue)).await;
+    let held = insert(engine.client(), Tour::with(Stop::Hold).queue(&queue)).await;
     machine.started.acquire().await.unwrap().forget();
-    engine.terminate(held, Note::by("the test")).await.unwrap();
+    held.terminate(Note::by("the test")).await.unwrap();
     machine.go.add_permits(1);
-    let guide = insert(&engine, New::<Tour>(Stop::Guide).queue(&queue)).await;
-    engine.wait_settled(guide, LONG).await.unwrap();
-    engine.terminate(guide, Note::by("the test")).await.unwrap();
-    insert(&engine, New::<Tour>(Stop::Circle).queue(&queue)).await;
-    let stuck = engine.insert(Run::<Stuck>(()).queue(&queue));
+    let guide = insert(engine.client(), Tour::with(Stop::Guide).queue(&queue)).await;
+    guide.settled().timeout(LONG).await.unwrap();
+    guide.terminate(Note::by("the test")).await.unwrap();
+    insert(engine.client(), Tour::with(Stop::Circle).queue(&queue)).await;
+    let stuck = engine.start(Stuck::with(()).queue(&queue));
     stuck.await.unwrap();
-    let unknown = NewInstance::new("tour", "unheard_of", outlast::Json::null()).queue(&queue);
-    engine.insert_rows(vec![unknown]).await.unwrap();
+    let unknown = NewInstance::new("tour", "unheard_of", Json::null()).queue(&queue);
+    let admin = engine.client().admin();
+    admin.insert_rows(vec![unknown]).await.unwrap();
 
     let mut seen = Seen::default();
     eventually("every metric is there", async || {
@@ -238,7 +240,7 @@ async fn every_metric_appears<S: Store + Inspect + Clone>(store: S) {
     }
     let listed: BTreeSet<_> = ALL.iter().map(|(name, ..)| (*name).to_owned()).collect();
     assert_eq!(seen.kinds.keys().cloned().collect::<BTreeSet<_>>(), listed);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
     seen.add_snapshot(recorder, &queue);
     assert_eq!(seen.slots_busy, 0.0, "every slot is free again");
 }
@@ -270,7 +272,7 @@ impl Seen {
 
 /// Takes a claim for a worker that never renews its lease.
 async fn leave_a_dead_worker<S: Store>(client: &Client, store: &S, queue: &str) {
-    insert(client, New::<Tour>(Stop::End).queue(queue)).await;
+    insert(client, Tour::with(Stop::End).queue(queue)).await;
     let dead = NewWorker {
         name: "dead".into(),
         host: "nowhere".into(),
@@ -381,14 +383,16 @@ async fn spans_name_the_instance_and_carry_no_payloads<S: Store + Inspect + Clon
     let sights = watcher();
     let queue = support::unique_schema();
     let engine = builder(store, &Tour::new(), &queue).start().await.unwrap();
-    let id = insert(&engine, tour(&queue).trace("00-seen-here-01")).await;
-    engine.signal(id, hello()).dedup("once").await.unwrap();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), SECRET);
-    let worker = engine.workers().await.unwrap()[0].id.to_string();
-    engine.shutdown().await;
+    let handle = insert(engine.client(), tour(&queue).trace("00-seen-here-01")).await;
+    handle.signal(hello()).dedup("once").await.unwrap();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), SECRET);
+    let worker = engine.client().admin().workers().await.unwrap()[0]
+        .id
+        .to_string();
+    engine.shutdown().await.unwrap();
 
     let sights = sights.lock().unwrap().clone();
-    let id = id.to_string();
+    let id = handle.id().to_string();
     let of = |name: &str, field: &str, value: &str| {
         let of = sights.iter().filter(|sight| {
             sight.name == name && sight.fields.get(field).is_some_and(|field| field == value)
@@ -449,17 +453,19 @@ where
     let sights = watcher();
     let queue = support::unique_schema();
     let engine = builder(store, &Tour::new(), &queue).start().await.unwrap();
-    let id = insert(&engine, tour(&queue)).await;
-    engine.signal(id, hello()).await.unwrap();
-    engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), tour(&queue)).await;
+    handle.signal(hello()).await.unwrap();
+    handle.output().timeout(LONG).await.unwrap();
     eventually("the instance inserted by the step has ended", async || {
-        let side = engine.get(Tour::key("side")).await.unwrap();
+        let side = engine.client().find(Tour::key("side")).await.unwrap();
         side.is_some_and(|side| side.finished_at.is_some())
     })
     .await;
 
-    let traces = traces(&engine).await;
-    let trace = traces[&id.get()].clone().expect("the instance has a trace");
+    let traces = traces(engine.client()).await;
+    let trace = traces[&handle.id().get()]
+        .clone()
+        .expect("the instance has a trace");
     assert_eq!(
         traces.len(),
         4,
@@ -475,10 +481,10 @@ where
     let expected = ["start", "waited", "joined", "child", "grandchild", "side"];
     assert_eq!(steps, expected.map(str::to_owned).into());
     // Another instance has another trace.
-    let other = insert(&engine, New::<Tour>(Stop::End).queue(&queue)).await;
-    let other = engine.get(other).await.unwrap().unwrap();
+    let other = insert(engine.client(), Tour::with(Stop::End).queue(&queue)).await;
+    let other = other.instance().await.unwrap();
     assert_ne!(other.trace, Some(trace));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -510,9 +516,12 @@ where
     let noting = Noting::default();
     let engine = builder(store.clone(), &Tour::new(), &queue).propagator(noting.clone());
     let engine = engine.start().await.unwrap();
-    let sent = insert(&engine, New::<Tour>(Stop::Sleep).queue(&queue)).await;
-    engine.wait(sent, LONG).await.unwrap();
-    assert_eq!(traces(&engine).await[&sent.get()].as_deref(), Some(CALLER));
+    let sent = insert(engine.client(), Tour::with(Stop::Sleep).queue(&queue)).await;
+    sent.output().timeout(LONG).await.unwrap();
+    assert_eq!(
+        traces(engine.client()).await[&sent.id().get()].as_deref(),
+        Some(CALLER)
+    );
     let attached = std::mem::take(&mut *noting.attached.lock().unwrap());
     assert_eq!(
         attached,
@@ -521,14 +530,15 @@ where
 
     // A client without a propagator, and an insert that names its own trace.
     let client = Client::new(store.clone());
-    let own = insert(&client, New::<Tour>(Stop::End).queue(&queue)).await;
-    let traced = New::<Tour>(Stop::End).queue(&queue).trace("00-told-so-01");
+    let own = insert(&client, Tour::with(Stop::End).queue(&queue)).await;
+    let traced = Tour::with(Stop::End).queue(&queue).trace("00-told-so-01");
     let traced = insert(&Client::new(store).propagator(noting.clone()), traced).await;
-    for id in [own, traced] {
-        engine.wait(id, LONG).await.unwrap();
+    for handle in [&own, &traced] {
+        let handle = engine.handle(handle).await.unwrap();
+        handle.output().timeout(LONG).await.unwrap();
     }
-    let traces = traces(&engine).await;
-    assert_ne!(traces[&own.get()].as_deref(), Some(CALLER));
-    assert_eq!(traces[&traced.get()].as_deref(), Some("00-told-so-01"));
-    engine.shutdown().await;
+    let traces = traces(engine.client()).await;
+    assert_ne!(traces[&own.id().get()].as_deref(), Some(CALLER));
+    assert_eq!(traces[&traced.id().get()].as_deref(), Some("00-told-so-01"));
+    engine.shutdown().await.unwrap();
 }

@@ -5,8 +5,11 @@
 use crate::support::through::{Break, Through};
 use crate::support::{LONG, eventually, insert, on_both_stores};
 use outlast::prelude::*;
-use outlast::{MachineOffer, RunStats, Runs, StepCountRequest, StepCounts, Timestamp};
-use outlast_core::{Inspect, Store};
+use outlast::store::{
+    Count, Filter, Inspect, MachineOffer, RunStats, Runs, StepCountRequest, StepCounts, Store,
+    Timestamp,
+};
+use outlast::{Client, Status};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -36,8 +39,7 @@ impl Ways {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Way {
     Begin,
     Flaky,
@@ -55,28 +57,28 @@ impl Machine for Ways {
     type Output = ();
 
     async fn step(&self, state: Way, _: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Way::Begin => Outcome::next(Way::Flaky),
+        match state {
+            Way::Begin => next(Way::Flaky),
             Way::Flaky if self.failed.fetch_add(1, Ordering::SeqCst) == 0 => {
-                Outcome::retry(Duration::ZERO, "not yet")
+                retry(Duration::ZERO, "not yet")
             }
-            Way::Flaky => Outcome::next(Way::Nap),
+            Way::Flaky => next(Way::Nap),
             Way::Nap => sleep(Duration::from_millis(1)).then(Way::Family),
-            Way::Family => fan_out([New::<Ways>(Way::End)]).then(Way::Join),
-            Way::Join | Way::End => Outcome::done(()),
-            Way::Broken => Outcome::fail("it is broken"),
-        })
+            Way::Family => fan_out([Ways::with(Way::End)]).then(Way::Join),
+            Way::Join | Way::End => done(()),
+            Way::Broken => fail("it is broken"),
+        }
     }
 }
 
 async fn start(store: impl Store + Inspect) -> Engine {
-    let builder = Engine::builder(store).machine(Ways::new());
+    let builder = Engine::builder(store).register(Ways::new());
     builder.queue("default", 10).start().await.unwrap()
 }
 
 /// All run stats, of every minute.
 async fn recorded(client: &Client) -> RunStats {
-    let stats = client.run_stats(Timestamp(0)).await.unwrap();
+    let stats = client.admin().run_stats(Timestamp(0)).await.unwrap();
     assert!(
         stats
             .runs
@@ -115,11 +117,11 @@ where
     S: Store + Inspect + Clone,
 {
     let engine = start(store.clone()).await;
-    let whole = insert(&engine, New::<Ways>(Way::Begin)).await;
-    engine.wait(whole, LONG).await.unwrap();
-    let broken = insert(&engine, New::<Ways>(Way::Broken)).await;
-    engine.wait(broken, LONG).await.unwrap_err();
-    engine.shutdown().await;
+    let whole = insert(engine.client(), Ways::with(Way::Begin)).await;
+    whole.output().timeout(LONG).await.unwrap();
+    let broken = insert(engine.client(), Ways::with(Way::Broken)).await;
+    broken.output().timeout(LONG).await.unwrap_err();
+    engine.shutdown().await.unwrap();
 
     let stats = recorded(&Client::new(store)).await;
     let expected = BTreeSet::from([
@@ -143,20 +145,20 @@ where
 {
     // Waits longer than the first bins, before an engine starts.
     let client = Client::new(store.clone());
-    insert(&client, New::<Ways>(Way::End)).await;
-    let inserted = client.now().await.unwrap();
+    insert(&client, Ways::with(Way::End)).await;
+    let inserted = client.admin().now().await.unwrap();
     eventually("the instance has waited", async || {
-        client.now().await.unwrap().since(inserted) > Duration::from_millis(20)
+        client.admin().now().await.unwrap().since(inserted) > Duration::from_millis(20)
     })
     .await;
     let engine = start(store).await;
-    let second = insert(&engine, New::<Ways>(Way::End)).await;
-    engine.wait(second, LONG).await.unwrap();
+    let second = insert(engine.client(), Ways::with(Way::End)).await;
+    second.output().timeout(LONG).await.unwrap();
     eventually("both starts are recorded", async || {
         starts(&recorded(&client).await) == 2
     })
     .await;
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 
     let stats = recorded(&client).await;
     assert!(stats.delays.iter().all(|it| it.queue == "default"));
@@ -167,32 +169,32 @@ where
 
 async fn run_stats_are_stored_while_the_engine_runs<S: Store + Inspect + Clone>(store: S) {
     let engine = start(store).await;
-    let id = insert(&engine, New::<Ways>(Way::End)).await;
-    engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Ways::with(Way::End)).await;
+    handle.output().timeout(LONG).await.unwrap();
     eventually("the run is recorded", async || {
-        !recorded(&engine).await.runs.is_empty()
+        !recorded(engine.client()).await.runs.is_empty()
     })
     .await;
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn engines_add_to_the_same_counts<S: Store + Inspect + Clone>(store: S) {
     let engines = [start(store.clone()).await, start(store.clone()).await];
     for engine in &engines {
-        let many = (0..20).map(|_| New::<Ways>(Way::End));
-        engine.insert_many(many).await.unwrap();
+        let many = (0..20).map(|_| Ways::with(Way::End));
+        engine.client().start_many(many).await.unwrap();
     }
     let client = Client::new(store);
     eventually("everything has ended", async || {
-        let done = outlast::Filter {
+        let done = Filter {
             statuses: vec![Status::Done],
-            ..outlast::Filter::default()
+            ..Filter::default()
         };
-        client.count(done).await.unwrap() == outlast::Count::Exactly(40)
+        client.count(done).await.unwrap() == Count::Exactly(40)
     })
     .await;
     for engine in &engines {
-        engine.shutdown().await;
+        engine.shutdown().await.unwrap();
     }
     let stats = recorded(&client).await;
     assert_eq!(ways(&stats), BTreeSet::from([("end", "done", "", 40)]));
@@ -206,15 +208,15 @@ where
     let breaking =
         Through::new(store.clone()).breaking(|verb| (verb == "record").then_some(Break::Before));
     let engine = start(breaking).await;
-    let id = insert(&engine, New::<Ways>(Way::End)).await;
-    engine.wait(id, LONG).await.unwrap();
-    assert!(engine.shutdown().await.in_time);
+    let handle = insert(engine.client(), Ways::with(Way::End)).await;
+    handle.output().timeout(LONG).await.unwrap();
+    engine.shutdown().await.unwrap();
     let client = Client::new(store);
     assert_eq!(recorded(&client).await, RunStats::default());
-    let ended = client.get(id.get()).await.unwrap().unwrap();
+    let ended = client.find(&handle).await.unwrap().unwrap();
     assert_eq!(ended.status, Status::Done);
     assert_eq!(
-        client.workers().await.unwrap(),
+        client.admin().workers().await.unwrap(),
         [],
         "the worker is deregistered as usual"
     );
@@ -227,20 +229,20 @@ where
     let breaking =
         Through::new(store.clone()).breaking(|verb| (verb == "record").then_some(Break::After));
     let engine = start(breaking).await;
-    let id = insert(&engine, New::<Ways>(Way::End)).await;
-    engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Ways::with(Way::End)).await;
+    handle.output().timeout(LONG).await.unwrap();
     eventually("the run is recorded", async || {
-        !recorded(&engine).await.runs.is_empty()
+        !recorded(engine.client()).await.runs.is_empty()
     })
     .await;
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
     let stats = recorded(&Client::new(store)).await;
     assert_eq!(ways(&stats), BTreeSet::from([("end", "done", "", 1)]));
 }
 
 async fn a_worker_registers_its_machines_with_their_steps<S: Store + Inspect + Clone>(store: S) {
     let engine = start(store).await;
-    let workers = engine.workers().await.unwrap();
+    let workers = engine.client().admin().workers().await.unwrap();
     let steps = ["begin", "flaky", "nap", "family", "join", "end", "broken"];
     let expected = MachineOffer {
         name: "ways".into(),
@@ -249,7 +251,7 @@ async fn a_worker_registers_its_machines_with_their_steps<S: Store + Inspect + C
         steps: steps.map(String::from).into(),
     };
     assert_eq!(workers[0].machines, [expected]);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_client_counts_instances_by_step_and_children_by_status<S>(store: S)
@@ -257,13 +259,14 @@ where
     S: Store + Inspect + Clone,
 {
     let engine = start(store).await;
-    let id = insert(&engine, New::<Ways>(Way::Begin)).await;
-    engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Ways::with(Way::Begin)).await;
+    handle.output().timeout(LONG).await.unwrap();
     let request = StepCountRequest {
         after: None,
         limit: 100,
     };
-    let StepCounts { groups, next } = engine.count_by_step(request).await.unwrap();
+    let admin = engine.client().admin();
+    let StepCounts { groups, next } = admin.count_by_step(request).await.unwrap();
     assert_eq!(next, None);
     let counts: Vec<_> = groups.iter().map(|it| (it.place(), it.instances)).collect();
     let expected = [
@@ -271,8 +274,8 @@ where
         (("ways", 3, "join", Status::Done), 1),
     ];
     assert_eq!(counts, expected);
-    let rounds = engine.rounds(id.get()).await.unwrap();
+    let rounds = admin.rounds(handle.id().get()).await.unwrap();
     assert_eq!(rounds.len(), 1);
     assert_eq!(rounds[0].children, [(Status::Done, 1)]);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

@@ -5,8 +5,8 @@
 use crate::support;
 use crate::support::{LONG, eventually, insert, on_both_stores};
 use outlast::prelude::*;
-use outlast::{Instance, Json, NewInstance};
-use outlast_core::{Inspect, Store};
+use outlast::store::{Inspect, Instance, Json, NewInstance, Store};
+use outlast::{Client, InstanceId, Outcome, Status};
 
 on_both_stores!(
     an_instance_of_an_unregistered_machine_waits_untouched,
@@ -20,8 +20,7 @@ on_both_stores!(
 /// The first build.
 struct First;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum FirstStep {
     Begin,
     Park,
@@ -34,19 +33,18 @@ impl Machine for First {
     type Output = String;
 
     async fn step(&self, state: FirstStep, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            FirstStep::Begin => Outcome::requeue(FirstStep::End),
-            FirstStep::Park => wait_for(["go"]).then(FirstStep::End),
-            FirstStep::End => Outcome::done(format!("first, version {}", cx.version())),
-        })
+        match state {
+            FirstStep::Begin => Ok(Outcome::requeue(FirstStep::End)),
+            FirstStep::Park => wait_for::<Go>().then(FirstStep::End),
+            FirstStep::End => done(format!("first, version {}", cx.version())),
+        }
     }
 }
 
 /// The same version with a step more.
 struct FirstMended;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum MendedStep {
     Begin,
     Park,
@@ -60,22 +58,21 @@ impl Machine for FirstMended {
     type Output = String;
 
     async fn step(&self, state: MendedStep, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            MendedStep::Begin => Outcome::next(MendedStep::Check { parcel: 1 }),
-            MendedStep::Park => wait_for(["go"]).then(MendedStep::End),
+        match state {
+            MendedStep::Begin => next(MendedStep::Check { parcel: 1 }),
+            MendedStep::Park => wait_for::<Go>().then(MendedStep::End),
             MendedStep::Check { parcel } => {
-                Outcome::done(format!("parcel {parcel}, attempt {}", cx.attempt()))
+                done(format!("parcel {parcel}, attempt {}", cx.attempt()))
             }
-            MendedStep::End => Outcome::done("mended".into()),
-        })
+            MendedStep::End => done("mended".into()),
+        }
     }
 }
 
 /// The next version.
 struct Second;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum SecondStep {
     Begin { weight: u32 },
 }
@@ -88,27 +85,20 @@ impl Machine for Second {
 
     async fn step(&self, state: SecondStep, cx: &Context) -> StepResult<Self> {
         let SecondStep::Begin { weight } = state;
-        Ok(Outcome::done(format!(
-            "second, version {}, weight {weight}",
-            cx.version()
-        )))
+        done(format!("second, version {}, weight {weight}", cx.version()))
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Go;
 
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
-
 async fn insert_row(client: &Client, row: NewInstance) -> InstanceId {
-    let inserted = client.insert_rows(vec![row]).await.unwrap();
+    let inserted = client.admin().insert_rows(vec![row]).await.unwrap();
     inserted[0].new_id().unwrap()
 }
 
 async fn get(client: &Client, id: InstanceId) -> Instance {
-    client.get(id).await.unwrap().unwrap()
+    client.find(id).await.unwrap().unwrap()
 }
 
 fn is_untouched(instance: &Instance) {
@@ -123,14 +113,14 @@ where
 {
     let engine = support::running(store, First).await;
     let stranger = NewInstance::new("stranger", "begin", Json::null()).priority(-100);
-    let stranger = insert_row(&engine, stranger).await;
+    let stranger = insert_row(engine.client(), stranger).await;
 
     // A later and less urgent instance passes it, also through the queue.
-    let known = insert(&engine, New::<First>(FirstStep::Begin)).await;
-    engine.wait(known, LONG).await.unwrap();
+    let known = insert(engine.client(), First::with(FirstStep::Begin)).await;
+    known.output().timeout(LONG).await.unwrap();
 
-    is_untouched(&get(&engine, stranger).await);
-    engine.shutdown().await;
+    is_untouched(&get(engine.client(), stranger).await);
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_instance_of_an_unregistered_version_waits_untouched<S>(store: S)
@@ -138,18 +128,19 @@ where
     S: Store + Inspect + Clone,
 {
     let old = support::running(store.clone(), First).await;
-    let second = New::<Second>(SecondStep::Begin { weight: 3 }).priority(-100);
-    let second = insert(&old, second).await;
-    let known = insert(&old, New::<First>(FirstStep::Begin)).await;
-    old.wait(known, LONG).await.unwrap();
-    is_untouched(&get(&old, second.get()).await);
+    let second = Second::with(SecondStep::Begin { weight: 3 }).priority(-100);
+    let second = insert(old.client(), second).await;
+    let known = insert(old.client(), First::with(FirstStep::Begin)).await;
+    known.output().timeout(LONG).await.unwrap();
+    is_untouched(&second.instance().await.unwrap());
 
     let new = support::running(store, Second).await;
-    let output = new.wait(second, LONG).await.unwrap();
+    let second = new.handle(&second).await.unwrap();
+    let output = second.output().timeout(LONG).await.unwrap();
 
     assert_eq!(output, "second, version 2, weight 3");
-    new.shutdown().await;
-    old.shutdown().await;
+    new.shutdown().await.unwrap();
+    old.shutdown().await.unwrap();
 }
 
 async fn an_unknown_step_is_left_in_the_queue_for_a_build_that_knows_it<S>(store: S)
@@ -158,16 +149,16 @@ where
 {
     let old = support::running(store.clone(), First).await;
     let state = Json::parse(r#"{"parcel":7}"#).unwrap();
-    let id = insert_row(&old, NewInstance::new("delivery", "check", state)).await;
+    let id = insert_row(old.client(), NewInstance::new("delivery", "check", state)).await;
 
     // The instance is claimed and given back each time, with growing pauses.
     let mut pauses = Vec::new();
     for revision in [2, 4] {
         eventually("the claim is given back", async || {
-            get(&old, id).await.revision.0 >= revision
+            get(old.client(), id).await.revision.0 >= revision
         })
         .await;
-        let given_back = get(&old, id).await;
+        let given_back = get(old.client(), id).await;
         assert_eq!(given_back.status, Status::Runnable);
         assert_eq!((given_back.attempt, given_back.crashes), (0, 0));
         pauses.push(given_back.eligible_at.since(given_back.updated_at));
@@ -175,10 +166,11 @@ where
     assert_eq!(pauses, [1, 2].map(Duration::from_secs));
 
     let new = support::running(store, FirstMended).await;
-    old.shutdown().await;
-    let output = new.wait(Id::<FirstMended>::of(id), LONG).await.unwrap();
+    old.shutdown().await.unwrap();
+    let mended = new.handle::<FirstMended>(id).await.unwrap();
+    let output = mended.output().timeout(LONG).await.unwrap();
     assert_eq!(output, "parcel 7, attempt 0");
-    new.shutdown().await;
+    new.shutdown().await.unwrap();
 }
 
 async fn old_and_new_versions_run_side_by_side_on_two_engines<S>(store: S)
@@ -192,27 +184,36 @@ where
     // Each node also inserts instances that only the other can run.
     for (nth, node) in [&old, &new].into_iter().cycle().take(10).enumerate() {
         let weight = nth.try_into().unwrap();
-        firsts.push(insert(node, New::<First>(FirstStep::Begin)).await);
-        seconds.push(insert(node, New::<Second>(SecondStep::Begin { weight })).await);
+        firsts.push(insert(node.client(), First::with(FirstStep::Begin)).await);
+        seconds.push(insert(node.client(), Second::with(SecondStep::Begin { weight })).await);
     }
-    for (weight, (first, second)) in firsts.into_iter().zip(seconds).enumerate() {
-        assert_eq!(new.wait(first, LONG).await.unwrap(), "first, version 1");
-        let output = old.wait(second, LONG).await.unwrap();
+    // Each node waits for instances that only the other runs.
+    for (weight, (first, second)) in firsts.iter().zip(&seconds).enumerate() {
+        let first = new.handle(first).await.unwrap();
+        let output = first.output().timeout(LONG).await.unwrap();
+        assert_eq!(output, "first, version 1");
+        let second = old.handle(second).await.unwrap();
+        let output = second.output().timeout(LONG).await.unwrap();
         assert_eq!(output, format!("second, version 2, weight {weight}"));
     }
-    old.shutdown().await;
-    new.shutdown().await;
+    old.shutdown().await.unwrap();
+    new.shutdown().await.unwrap();
 }
 
 async fn one_engine_runs_both_versions<S: Store + Inspect + Clone>(store: S) {
-    let engine = Engine::builder(store).machine(First).machine(Second);
+    let engine = Engine::builder(store).register(First).register(Second);
     let engine = engine.queue("default", 10).start().await.unwrap();
-    let first = insert(&engine, New::<First>(FirstStep::Begin)).await;
-    let second = insert(&engine, New::<Second>(SecondStep::Begin { weight: 1 })).await;
-    assert_eq!(engine.wait(first, LONG).await.unwrap(), "first, version 1");
-    let output = engine.wait(second, LONG).await.unwrap();
+    let first = insert(engine.client(), First::with(FirstStep::Begin)).await;
+    let second = insert(
+        engine.client(),
+        Second::with(SecondStep::Begin { weight: 1 }),
+    )
+    .await;
+    let output = first.output().timeout(LONG).await.unwrap();
+    assert_eq!(output, "first, version 1");
+    let output = second.output().timeout(LONG).await.unwrap();
     assert_eq!(output, "second, version 2, weight 1");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_instance_parked_before_the_deploy_goes_on_in_its_version<S>(store: S)
@@ -220,15 +221,18 @@ where
     S: Store + Inspect + Clone,
 {
     let old = support::running(store.clone(), First).await;
-    let parked = insert(&old, New::<First>(FirstStep::Park).key("parcel")).await;
-    old.wait_settled(parked, LONG).await.unwrap();
-    old.shutdown().await;
+    let parked = insert(old.client(), First::with(FirstStep::Park).key("parcel")).await;
+    parked.settled().timeout(LONG).await.unwrap();
+    old.shutdown().await.unwrap();
 
-    let new = Engine::builder(store).machine(First).machine(Second);
+    let new = Engine::builder(store).register(First).register(Second);
     let new = new.queue("default", 10).start().await.unwrap();
     // A key belongs to the machine, in every version.
-    new.signal(Second::key("parcel"), Go).await.unwrap();
+    let signal = new.client().signal(Second::key("parcel"), Go);
+    signal.await.unwrap();
 
-    assert_eq!(new.wait(parked, LONG).await.unwrap(), "first, version 1");
-    new.shutdown().await;
+    let parked = new.handle(&parked).await.unwrap();
+    let output = parked.output().timeout(LONG).await.unwrap();
+    assert_eq!(output, "first, version 1");
+    new.shutdown().await.unwrap();
 }

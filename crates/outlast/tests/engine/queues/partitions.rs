@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use crate::support::{LONG, insert, on_both_stores};
+use outlast::machine::wait_for_named;
 use outlast::prelude::*;
-use outlast_core::{Inspect, Store};
+use outlast::store::{Inspect, Store};
+use outlast::{InstanceId, Job, JobError, New, Status};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Barrier, Semaphore};
@@ -68,8 +70,7 @@ impl Turn {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Play {
     Short,
     Meet,
@@ -90,24 +91,24 @@ impl Machine for Turn {
         let outcome = match state {
             Play::Short => {
                 tokio::time::sleep(Duration::from_millis(2)).await;
-                Outcome::done(())
+                done(())
             }
             Play::Meet => {
                 self.barrier.wait().await;
-                Outcome::done(())
+                done(())
             }
             Play::Hold => {
                 self.started.add_permits(1);
                 self.go.acquire().await?.forget();
-                Outcome::done(())
+                done(())
             }
-            Play::Wait => wait_for(["never"]).then(Play::Short),
-            Play::Retry if cx.attempt() == 0 => Outcome::retry(Duration::from_secs(3600), "later"),
-            Play::Retry => Outcome::done(()),
-            Play::Chain(0) => Outcome::done(()),
+            Play::Wait => wait_for_named(["never"]).then(Play::Short),
+            Play::Retry if cx.attempt() == 0 => retry(HOUR, "later"),
+            Play::Retry => done(()),
+            Play::Chain(0) => done(()),
             Play::Chain(left) => {
                 tokio::task::yield_now().await;
-                Outcome::next(Play::Chain(left - 1))
+                next(Play::Chain(left - 1))
             }
             Play::Panic => {
                 self.end(&key);
@@ -115,7 +116,7 @@ impl Machine for Turn {
             }
         };
         self.end(&key);
-        Ok(outcome)
+        outcome
     }
 }
 
@@ -136,13 +137,13 @@ impl Job for Twin {
 }
 
 async fn engine(store: impl Store + Inspect, turn: &Turn, slots: usize) -> Engine {
-    let builder = Engine::builder(store).machine(turn.clone());
-    let builder = builder.machine(Twin(turn.clone()));
+    let builder = Engine::builder(store).register(turn.clone());
+    let builder = builder.register(Twin(turn.clone()));
     builder.queue("default", slots).start().await.unwrap()
 }
 
 fn keyed(play: Play, key: &str) -> New<Turn> {
-    New::<Turn>(play).partition_key(key)
+    Turn::with(play).partition_key(key)
 }
 
 async fn instances_of_one_key_never_run_at_the_same_time_and_run_in_order<S>(store: S)
@@ -153,35 +154,34 @@ where
     let one = engine(store.clone(), &turn, 10).await;
     let two = engine(store, &turn, 10).await;
     let news = (0..60).map(|nth| keyed(Play::Short, ["a", "b", "c"][nth % 3]));
-    let inserted = one.insert_many(news).await.unwrap();
-    let ids: Vec<_> = inserted.iter().map(|new| new.id().unwrap()).collect();
+    let turns = one.client().start_many(news).await.unwrap();
 
-    for id in &ids {
-        one.wait(*id, LONG).await.unwrap();
+    for turn in &turns {
+        turn.output().timeout(LONG).await.unwrap();
     }
 
     assert_eq!(turn.seen.lock().unwrap().overlaps, Vec::<String>::new());
     for (nth, key) in ["a", "b", "c"].into_iter().enumerate() {
-        let of_key = ids.iter().skip(nth).step_by(3);
-        let expected: Vec<InstanceId> = of_key.map(|id| id.get()).collect();
+        let of_key = turns.iter().skip(nth).step_by(3);
+        let expected: Vec<_> = of_key.map(|turn| turn.id().get()).collect();
         assert_eq!(turn.started_of(key), expected, "key {key}");
     }
-    one.shutdown().await;
-    two.shutdown().await;
+    one.shutdown().await.unwrap();
+    two.shutdown().await.unwrap();
 }
 
 async fn instances_of_different_keys_run_in_parallel<S: Store + Inspect + Clone>(store: S) {
     let turn = Turn::new(4);
     let engine = engine(store, &turn, 10).await;
-    let mut ids = Vec::new();
+    let mut handles = Vec::new();
     for key in ["a", "b", "c", "d"] {
-        ids.push(insert(&engine, keyed(Play::Meet, key)).await);
+        handles.push(insert(engine.client(), keyed(Play::Meet, key)).await);
     }
     // Each step waits for the three others.
-    for id in ids {
-        engine.wait(id, LONG).await.unwrap();
+    for handle in handles {
+        handle.output().timeout(LONG).await.unwrap();
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn different_machines_share_partition_keys<S: Store + Inspect + Clone>(store: S) {
@@ -190,16 +190,16 @@ async fn different_machines_share_partition_keys<S: Store + Inspect + Clone>(sto
     let mut turns = Vec::new();
     let mut twins = Vec::new();
     for _ in 0..10 {
-        turns.push(insert(&engine, keyed(Play::Short, "a")).await);
-        twins.push(insert(&engine, New::<Twin>(()).partition_key("a")).await);
+        turns.push(insert(engine.client(), keyed(Play::Short, "a")).await);
+        twins.push(insert(engine.client(), Twin::with(()).partition_key("a")).await);
     }
     for (turn, twin) in turns.into_iter().zip(twins) {
-        engine.wait(turn, LONG).await.unwrap();
-        engine.wait(twin, LONG).await.unwrap();
+        turn.output().timeout(LONG).await.unwrap();
+        twin.output().timeout(LONG).await.unwrap();
     }
     assert_eq!(turn.seen.lock().unwrap().overlaps, Vec::<String>::new());
     assert_eq!(turn.started_of("a").len(), 20);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_busy_partition_key_at_the_head_of_the_queue_does_not_hold_up_others<S>(store: S)
@@ -208,23 +208,23 @@ where
 {
     let turn = Turn::new(1);
     let engine = engine(store, &turn, 2).await;
-    let holder = insert(&engine, keyed(Play::Hold, "a")).await;
+    let holder = insert(engine.client(), keyed(Play::Hold, "a")).await;
     turn.started.acquire().await.unwrap().forget();
     let behind = (0..100).map(|_| keyed(Play::Short, "a").priority(-1));
-    let behind = engine.insert_many(behind).await.unwrap();
+    let behind = engine.client().start_many(behind).await.unwrap();
 
-    let free = insert(&engine, New::<Turn>(Play::Short)).await;
-    let other = insert(&engine, keyed(Play::Short, "b")).await;
-    engine.wait(free, LONG).await.unwrap();
-    engine.wait(other, LONG).await.unwrap();
+    let free = insert(engine.client(), Turn::with(Play::Short)).await;
+    let other = insert(engine.client(), keyed(Play::Short, "b")).await;
+    free.output().timeout(LONG).await.unwrap();
+    other.output().timeout(LONG).await.unwrap();
 
-    assert_eq!(turn.started_of("a"), [holder.get()]);
+    assert_eq!(turn.started_of("a"), [holder.id().get()]);
     turn.go.add_permits(1);
     for new in behind {
-        engine.wait(new, LONG).await.unwrap();
+        new.output().timeout(LONG).await.unwrap();
     }
     assert_eq!(turn.seen.lock().unwrap().overlaps, Vec::<String>::new());
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_instance_that_waits_for_a_signal_does_not_hold_its_partition_key<
@@ -233,15 +233,15 @@ async fn an_instance_that_waits_for_a_signal_does_not_hold_its_partition_key<
     store: S,
 ) {
     let engine = engine(store, &Turn::new(1), 10).await;
-    let parked = insert(&engine, keyed(Play::Wait, "a")).await;
-    engine.wait_settled(parked, LONG).await.unwrap();
+    let parked = insert(engine.client(), keyed(Play::Wait, "a")).await;
+    parked.settled().timeout(LONG).await.unwrap();
 
-    let next = insert(&engine, keyed(Play::Short, "a")).await;
-    engine.wait(next, LONG).await.unwrap();
+    let next = insert(engine.client(), keyed(Play::Short, "a")).await;
+    next.output().timeout(LONG).await.unwrap();
 
-    let parked = engine.get(parked).await.unwrap().unwrap();
+    let parked = parked.instance().await.unwrap();
     assert_eq!(parked.status, Status::AwaitingSignal);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_instance_that_waits_for_a_retry_does_not_hold_its_partition_key<S>(store: S)
@@ -249,13 +249,13 @@ where
     S: Store + Inspect + Clone,
 {
     let engine = engine(store, &Turn::new(1), 10).await;
-    let retried = insert(&engine, keyed(Play::Retry, "a")).await;
-    let next = insert(&engine, keyed(Play::Short, "a")).await;
-    engine.wait(next, LONG).await.unwrap();
+    let retried = insert(engine.client(), keyed(Play::Retry, "a")).await;
+    let next = insert(engine.client(), keyed(Play::Short, "a")).await;
+    next.output().timeout(LONG).await.unwrap();
 
-    let retried = engine.get(retried).await.unwrap().unwrap();
+    let retried = retried.instance().await.unwrap();
     assert_eq!((retried.status, retried.attempt), (Status::Runnable, 1));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_instance_holds_its_partition_key_from_step_to_step<S: Store + Inspect + Clone>(
@@ -264,25 +264,24 @@ async fn an_instance_holds_its_partition_key_from_step_to_step<S: Store + Inspec
     let turn = Turn::new(1);
     let engine = engine(store, &turn, 10).await;
     let chains = (0..10).map(|_| keyed(Play::Chain(5), "a"));
-    let chains = engine.insert_many(chains).await.unwrap();
+    let chains = engine.client().start_many(chains).await.unwrap();
     for chain in &chains {
-        engine.wait(*chain, LONG).await.unwrap();
+        chain.output().timeout(LONG).await.unwrap();
     }
     // Six steps of each instance, one instance after the other.
-    let steps = chains.iter().flat_map(|chain| {
-        let id = chain.id().unwrap().get();
-        std::iter::repeat_n(id, 6)
-    });
+    let steps = chains
+        .iter()
+        .flat_map(|chain| std::iter::repeat_n(chain.id().get(), 6));
     assert_eq!(turn.started_of("a"), steps.collect::<Vec<_>>());
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_failed_instance_frees_its_partition_key<S: Store + Inspect + Clone>(store: S) {
     let engine = engine(store, &Turn::new(1), 10).await;
-    let failed = insert(&engine, keyed(Play::Panic, "a")).await;
-    let next = insert(&engine, keyed(Play::Short, "a")).await;
-    engine.wait(next, LONG).await.unwrap();
-    let failed = engine.get(failed).await.unwrap().unwrap();
+    let failed = insert(engine.client(), keyed(Play::Panic, "a")).await;
+    let next = insert(engine.client(), keyed(Play::Short, "a")).await;
+    next.output().timeout(LONG).await.unwrap();
+    let failed = failed.instance().await.unwrap();
     assert_eq!(failed.status, Status::Failed);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

@@ -4,7 +4,8 @@
 
 use crate::support::{LONG, insert, on_both_stores, running};
 use outlast::prelude::*;
-use outlast_core::{Inspect, Store};
+use outlast::store::{Inspect, Store};
+use outlast::{Client, Status};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -45,8 +46,7 @@ impl Default for Scribe {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Write {
     Line(u32),
     Queue,
@@ -71,12 +71,12 @@ impl Machine for Scribe {
                 self.running.fetch_sub(1, Ordering::SeqCst);
             }
         }
-        Ok(Outcome::done(cx.queue().to_owned()))
+        done(cx.queue().to_owned())
     }
 }
 
 async fn at_the_desk(store: impl Store + Inspect, scribe: &Scribe, slots: usize) -> Engine {
-    let builder = Engine::builder(store).machine(scribe.clone());
+    let builder = Engine::builder(store).register(scribe.clone());
     builder.queue("desk", slots).start().await.unwrap()
 }
 
@@ -95,57 +95,57 @@ async fn one_slot_runs_instances_by_priority_and_then_in_insert_order<
         (i16::MAX, 6),
         (-5, 7),
     ];
-    let lines = lines.map(|(priority, line)| New::<Scribe>(Write::Line(line)).priority(priority));
-    let inserted = client.insert_many(lines).await.unwrap();
+    let lines = lines.map(|(priority, line)| Scribe::with(Write::Line(line)).priority(priority));
+    let lines = client.start_many(lines).await.unwrap();
     let scribe = Scribe::default();
     let _engine = at_the_desk(store, &scribe, 1).await;
-    for inserted in inserted {
-        client.wait(inserted, LONG).await.unwrap();
+    for line in lines {
+        line.output().timeout(LONG).await.unwrap();
     }
     assert_eq!(*scribe.log.lock().unwrap(), [5, 3, 7, 2, 4, 1, 6]);
 }
 
 async fn an_engine_runs_only_the_instances_of_its_queues<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store.clone());
-    let elsewhere = New::<Scribe>(Write::Line(1)).queue("attic").priority(-1);
+    let elsewhere = Scribe::with(Write::Line(1)).queue("attic").priority(-1);
     let elsewhere = insert(&client, elsewhere).await;
-    let here = insert::<Scribe>(&client, New(Write::Line(2))).await;
+    let here = insert(&client, Scribe::with(Write::Line(2))).await;
     let scribe = Scribe::default();
     let _desk = at_the_desk(store.clone(), &scribe, 1).await;
-    client.wait(here, LONG).await.unwrap();
-    let untouched = client.get(elsewhere).await.unwrap().unwrap();
+    here.output().timeout(LONG).await.unwrap();
+    let untouched = elsewhere.instance().await.unwrap();
     assert_eq!(
         (untouched.status, untouched.revision.0),
         (Status::Runnable, 0)
     );
-    let builder = Engine::builder(store).machine(scribe.clone());
+    let builder = Engine::builder(store).register(scribe.clone());
     let _attic = builder.queue("attic", 1).start().await.unwrap();
-    assert_eq!(client.wait(elsewhere, LONG).await.unwrap(), "attic");
+    assert_eq!(elsewhere.output().timeout(LONG).await.unwrap(), "attic");
     assert_eq!(*scribe.log.lock().unwrap(), [2, 1]);
 }
 
 async fn a_machine_names_its_queue_and_an_instance_may_name_another<S: Store + Inspect + Clone>(
     store: S,
 ) {
-    let builder = Engine::builder(store).machine(Scribe::default());
+    let builder = Engine::builder(store).register(Scribe::default());
     let builder = builder.queue("desk", 1).queue("attic", 1);
     let engine = builder.start().await.unwrap();
-    let desk = insert::<Scribe>(&engine, New(Write::Queue)).await;
-    let attic = insert(&engine, New::<Scribe>(Write::Queue).queue("attic")).await;
-    assert_eq!(engine.wait(desk, LONG).await.unwrap(), "desk");
-    assert_eq!(engine.wait(attic, LONG).await.unwrap(), "attic");
+    let desk = insert(engine.client(), Scribe::with(Write::Queue)).await;
+    let attic = insert(engine.client(), Scribe::with(Write::Queue).queue("attic")).await;
+    assert_eq!(desk.output().timeout(LONG).await.unwrap(), "desk");
+    assert_eq!(attic.output().timeout(LONG).await.unwrap(), "attic");
 }
 
 async fn as_many_steps_run_at_once_as_there_are_slots_and_no_more<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let client = Client::new(store.clone());
-    let steps = (0..6 * SLOTS).map(|_| New::<Scribe>(Write::Together));
-    let inserted = client.insert_many(steps).await.unwrap();
+    let steps = (0..6 * SLOTS).map(|_| Scribe::with(Write::Together));
+    let started = client.start_many(steps).await.unwrap();
     let scribe = Scribe::default();
     let _engine = at_the_desk(store, &scribe, SLOTS).await;
-    for inserted in inserted {
-        client.wait(inserted, LONG).await.unwrap();
+    for handle in started {
+        handle.output().timeout(LONG).await.unwrap();
     }
     assert_eq!(scribe.most.load(Ordering::SeqCst), SLOTS);
 }
@@ -153,69 +153,60 @@ async fn as_many_steps_run_at_once_as_there_are_slots_and_no_more<S: Store + Ins
 async fn a_delayed_start_waits_for_its_delay<S: Store + Inspect + Clone>(store: S) {
     let delay = Duration::from_millis(120);
     // The engine polls once an hour, so only the delay starts the instance.
-    let builder = Engine::builder(store).machine(Scribe::default());
-    let builder = builder
-        .queue("desk", 1)
-        .poll_interval(Duration::from_secs(3600));
+    let builder = Engine::builder(store).register(Scribe::default());
+    let builder = builder.queue("desk", 1).poll_interval(HOUR);
     let engine = builder.start().await.unwrap();
-    let before = engine.now().await.unwrap();
-    let id = insert(&engine, New::<Scribe>(Write::Queue).delay(delay)).await;
-    let waiting = engine.get(id).await.unwrap().unwrap();
+    let before = engine.client().admin().now().await.unwrap();
+    let handle = insert(engine.client(), Scribe::with(Write::Queue).delay(delay)).await;
+    let waiting = handle.instance().await.unwrap();
     assert_eq!((waiting.status, waiting.revision.0), (Status::Runnable, 0));
-    engine.wait(id, LONG).await.unwrap();
-    let ended = engine.get(id).await.unwrap().unwrap();
+    handle.output().timeout(LONG).await.unwrap();
+    let ended = handle.instance().await.unwrap();
     assert!(ended.finished_at.unwrap() >= before + delay);
 }
 
 async fn a_start_at_a_moment_waits_for_it<S: Store + Inspect + Clone>(store: S) {
-    let builder = Engine::builder(store).machine(Scribe::default());
-    let builder = builder
-        .queue("desk", 1)
-        .poll_interval(Duration::from_secs(3600));
+    let builder = Engine::builder(store).register(Scribe::default());
+    let builder = builder.queue("desk", 1).poll_interval(HOUR);
     let engine = builder.start().await.unwrap();
     let moment = SystemTime::now() + Duration::from_millis(120);
-    let id = insert(&engine, New::<Scribe>(Write::Queue).at(moment)).await;
-    engine.wait(id, LONG).await.unwrap();
-    let ended = engine.get(id).await.unwrap().unwrap();
+    let handle = insert(engine.client(), Scribe::with(Write::Queue).at(moment)).await;
+    handle.output().timeout(LONG).await.unwrap();
+    let ended = handle.instance().await.unwrap();
     assert!(ended.finished_at.unwrap() >= moment.into());
 }
 
 async fn a_start_at_a_moment_in_the_past_runs_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = at_the_desk(store, &Scribe::default(), 1).await;
-    let moment = SystemTime::now() - Duration::from_secs(3600);
-    let id = insert(&engine, New::<Scribe>(Write::Queue).at(moment)).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), "desk");
+    let moment = SystemTime::now() - HOUR;
+    let handle = insert(engine.client(), Scribe::with(Write::Queue).at(moment)).await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), "desk");
 }
 
 async fn a_delayed_start_is_not_in_the_way_of_others<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store.clone());
-    let urgent = New::<Scribe>(Write::Line(1)).priority(-1);
-    let urgent = insert(&client, urgent.delay(Duration::from_secs(3600))).await;
-    let other = insert::<Scribe>(&client, New(Write::Line(2))).await;
+    let urgent = Scribe::with(Write::Line(1)).priority(-1);
+    let urgent = insert(&client, urgent.delay(HOUR)).await;
+    let other = insert(&client, Scribe::with(Write::Line(2))).await;
     let scribe = Scribe::default();
     let _engine = at_the_desk(store, &scribe, 1).await;
-    client.wait(other, LONG).await.unwrap();
+    other.output().timeout(LONG).await.unwrap();
     assert_eq!(*scribe.log.lock().unwrap(), [2]);
-    let urgent = client.get(urgent).await.unwrap().unwrap();
+    let urgent = urgent.instance().await.unwrap();
     assert_eq!(urgent.revision.0, 0);
 }
 
 /// The first version of the machine.
 struct Old;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum OldOrder {
     Start { number: u32 },
     Ship { number: u32 },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Paid;
-
-impl Signal for Paid {
-    const NAME: &'static str = "paid";
-}
 
 impl Machine for Old {
     const NAME: &'static str = "order";
@@ -223,20 +214,17 @@ impl Machine for Old {
     type Output = String;
 
     async fn step(&self, order: OldOrder, cx: &Context) -> StepResult<Self> {
-        Ok(match order {
-            OldOrder::Start { number } => wait_for([Paid::NAME]).then(OldOrder::Ship { number }),
-            OldOrder::Ship { number } => {
-                Outcome::done(format!("{number}, version {}", cx.version()))
-            }
-        })
+        match order {
+            OldOrder::Start { number } => wait_for::<Paid>().then(OldOrder::Ship { number }),
+            OldOrder::Ship { number } => done(format!("{number}, version {}", cx.version())),
+        }
     }
 }
 
 /// The second version of the machine: the same name and steps, another state.
 struct Newer;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum NewOrder {
     Start { name: String },
     Ship { name: String },
@@ -249,36 +237,44 @@ impl Machine for Newer {
     type Output = String;
 
     async fn step(&self, order: NewOrder, cx: &Context) -> StepResult<Self> {
-        Ok(match order {
-            NewOrder::Start { name } => wait_for([Paid::NAME]).then(NewOrder::Ship { name }),
-            NewOrder::Ship { name } => Outcome::done(format!("{name}, version {}", cx.version())),
-        })
+        match order {
+            NewOrder::Start { name } => wait_for::<Paid>().then(NewOrder::Ship { name }),
+            NewOrder::Ship { name } => done(format!("{name}, version {}", cx.version())),
+        }
     }
 }
 
 async fn old_and_new_versions_run_side_by_side<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store.clone(), Old).await;
     let begun = insert(
-        &engine,
-        New::<Old>(OldOrder::Start { number: 1 }).key("begun"),
+        engine.client(),
+        Old::with(OldOrder::Start { number: 1 }).key("begun"),
     )
     .await;
-    engine.wait_settled(begun, LONG).await.unwrap();
-    engine.shutdown().await;
+    begun.settled().timeout(LONG).await.unwrap();
+    engine.shutdown().await.unwrap();
 
     // A new build takes over. Instances of the old version end in it.
-    let builder = Engine::builder(store).machine(Old).machine(Newer);
+    let builder = Engine::builder(store).register(Old).register(Newer);
     let engine = builder.queue("default", 10).start().await.unwrap();
-    let old = insert::<Old>(&engine, New(OldOrder::Start { number: 2 })).await;
+    let old = insert(engine.client(), Old::with(OldOrder::Start { number: 2 })).await;
     let name = "three".to_owned();
-    let new = insert(&engine, New::<Newer>(NewOrder::Start { name }).key("new")).await;
+    let new = insert(
+        engine.client(),
+        Newer::with(NewOrder::Start { name }).key("new"),
+    )
+    .await;
     // A key belongs to the machine, in every version.
-    engine.signal(Newer::key("begun"), Paid).await.unwrap();
-    engine.signal(old, Paid).await.unwrap();
-    engine.signal(Old::key("new"), Paid).await.unwrap();
-    assert_eq!(engine.wait(begun, LONG).await.unwrap(), "1, version 1");
-    assert_eq!(engine.wait(old, LONG).await.unwrap(), "2, version 1");
-    assert_eq!(engine.wait(new, LONG).await.unwrap(), "three, version 2");
+    let client = engine.client();
+    client.signal(Newer::key("begun"), Paid).await.unwrap();
+    old.signal(Paid).await.unwrap();
+    client.signal(Old::key("new"), Paid).await.unwrap();
+    assert_eq!(begun.output().timeout(LONG).await.unwrap(), "1, version 1");
+    assert_eq!(old.output().timeout(LONG).await.unwrap(), "2, version 1");
+    assert_eq!(
+        new.output().timeout(LONG).await.unwrap(),
+        "three, version 2"
+    );
 }
 
 async fn an_instance_of_an_unknown_version_waits_for_an_engine_that_has_it<
@@ -287,16 +283,16 @@ async fn an_instance_of_an_unknown_version_waits_for_an_engine_that_has_it<
     store: S,
 ) {
     let engine = running(store.clone(), Newer).await;
-    let old = New::<Old>(OldOrder::Ship { number: 1 }).priority(-1);
-    let old = insert(&engine, old).await;
+    let old = Old::with(OldOrder::Ship { number: 1 }).priority(-1);
+    let old = insert(engine.client(), old).await;
     let name = "two".to_owned();
-    let new = insert::<Newer>(&engine, New(NewOrder::Ship { name })).await;
-    assert_eq!(engine.wait(new, LONG).await.unwrap(), "two, version 2");
-    let untouched = engine.get(old).await.unwrap().unwrap();
+    let new = insert(engine.client(), Newer::with(NewOrder::Ship { name })).await;
+    assert_eq!(new.output().timeout(LONG).await.unwrap(), "two, version 2");
+    let untouched = old.instance().await.unwrap();
     assert_eq!(
         (untouched.status, untouched.revision.0),
         (Status::Runnable, 0)
     );
     let _old = running(store, Old).await;
-    assert_eq!(engine.wait(old, LONG).await.unwrap(), "1, version 1");
+    assert_eq!(old.output().timeout(LONG).await.unwrap(), "1, version 1");
 }

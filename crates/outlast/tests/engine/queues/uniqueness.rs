@@ -4,7 +4,8 @@
 
 use crate::support::{LONG, insert, on_both_stores, running};
 use outlast::prelude::*;
-use outlast_core::{Inspect, Store};
+use outlast::store::{ErrorKind, Inspect, Scope, Store};
+use outlast::{Client, Handle, New, Note, Status};
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -32,8 +33,7 @@ struct Guest {
     go_on: Arc<Notify>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Stay {
     Wait,
     Leave,
@@ -42,12 +42,8 @@ enum Stay {
     Linger,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Leave;
-
-impl Signal for Leave {
-    const NAME: &'static str = "leave";
-}
 
 impl Machine for Guest {
     const NAME: &'static str = "guest";
@@ -55,26 +51,25 @@ impl Machine for Guest {
     type Output = ();
 
     async fn step(&self, stay: Stay, _cx: &Context) -> StepResult<Self> {
-        Ok(match stay {
-            Stay::Wait => wait_for([Leave::NAME]).then(Stay::Leave),
-            Stay::Leave => Outcome::done(()),
-            Stay::Fail => Outcome::fail("no room"),
+        match stay {
+            Stay::Wait => wait_for::<Leave>().then(Stay::Leave),
+            Stay::Leave => done(()),
+            Stay::Fail => fail("no room"),
             Stay::Hold => {
                 self.here.notify_one();
                 self.go_on.notified().await;
-                Outcome::done(())
+                done(())
             }
             // Leads from runnable to parked and to runnable again.
-            Stay::Linger => wait_for([Leave::NAME]).then(Stay::Hold),
-        })
+            Stay::Linger => wait_for::<Leave>().then(Stay::Hold),
+        }
     }
 }
 
 /// Another machine.
 struct Thief;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Sneak {
     Sneak,
 }
@@ -85,31 +80,29 @@ impl Machine for Thief {
     type Output = ();
 
     async fn step(&self, _: Sneak, _cx: &Context) -> StepResult<Self> {
-        Ok(Outcome::done(()))
+        done(())
     }
 }
 
 fn room(stay: Stay) -> New<Guest> {
-    New(stay).key("room:1")
+    Guest::with(stay).key("room:1")
 }
 
 /// Checks that this instance holds the key.
-async fn assert_held(client: &Client, holder: Id<Guest>) {
-    let answer = client.insert(room(Stay::Wait)).await.unwrap();
-    let expected = Inserted::Duplicate {
-        holder: Some(holder),
-    };
-    assert_eq!(answer, expected);
-    let found = client.get(Guest::key("room:1")).await.unwrap().unwrap();
-    assert_eq!(found.id, holder.get());
+async fn assert_held(client: &Client, holder: &Handle<Guest>) {
+    let duplicate = client.start(room(Stay::Wait)).await.unwrap();
+    assert!(!duplicate.is_new());
+    assert_eq!(duplicate.id(), holder.id());
+    let found = client.find(Guest::key("room:1")).await.unwrap().unwrap();
+    assert_eq!(found.id, holder.id().get());
 }
 
 /// Checks that the key is free. A new instance holds it afterwards.
 async fn assert_free(client: &Client) {
-    let last = client.get(Guest::key("room:1")).await.unwrap();
+    let last = client.find(Guest::key("room:1")).await.unwrap();
     assert!(last.is_none_or(|last| !last.holds_key));
     let next = insert(client, room(Stay::Wait)).await;
-    assert_held(client, next).await;
+    assert_held(client, &next).await;
 }
 
 async fn a_second_instance_with_the_same_key_is_a_duplicate_of_the_first<
@@ -118,35 +111,35 @@ async fn a_second_instance_with_the_same_key_is_a_duplicate_of_the_first<
     store: S,
 ) {
     let engine = running(store, Guest::default()).await;
-    let first = insert(&engine, room(Stay::Wait)).await;
-    assert_held(&engine, first).await;
-    engine.wait_settled(first, LONG).await.unwrap();
-    assert_held(&engine, first).await;
+    let first = insert(engine.client(), room(Stay::Wait)).await;
+    assert_held(engine.client(), &first).await;
+    first.settled().timeout(LONG).await.unwrap();
+    assert_held(engine.client(), &first).await;
     // A client can wait for the answer of an insert, duplicate or not.
-    let duplicate = engine.insert(room(Stay::Wait)).await.unwrap();
+    let duplicate = engine.start(room(Stay::Wait)).await.unwrap();
     assert!(!duplicate.is_new());
-    engine.signal(first, Leave).await.unwrap();
-    engine.wait(duplicate, LONG).await.unwrap();
+    first.signal(Leave).await.unwrap();
+    duplicate.output().timeout(LONG).await.unwrap();
 }
 
 async fn a_key_is_free_again_when_its_holder_is_done<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Guest::default()).await;
-    let first = insert(&engine, room(Stay::Leave)).await;
-    engine.wait(first, LONG).await.unwrap();
-    assert_free(&engine).await;
+    let first = insert(engine.client(), room(Stay::Leave)).await;
+    first.output().timeout(LONG).await.unwrap();
+    assert_free(engine.client()).await;
 }
 
 async fn a_key_is_free_again_after_a_failure<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Guest::default()).await;
-    let first = insert(&engine, room(Stay::Fail)).await;
-    engine.wait_ended(first, LONG).await.unwrap();
-    assert_free(&engine).await;
+    let first = insert(engine.client(), room(Stay::Fail)).await;
+    first.ended().timeout(LONG).await.unwrap();
+    assert_free(engine.client()).await;
 }
 
 async fn a_key_is_free_again_after_a_terminate<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let first = insert(&client, room(Stay::Wait)).await;
-    client.terminate(first, Note::by("porter")).await.unwrap();
+    first.terminate(Note::by("porter")).await.unwrap();
     assert_free(&client).await;
 }
 
@@ -154,11 +147,12 @@ async fn a_key_that_is_held_forever_is_free_only_after_a_delete<S: Store + Inspe
     store: S,
 ) {
     let engine = running(store, Guest::default()).await;
-    let first = insert(&engine, room(Stay::Leave).scope(Scope::FOREVER)).await;
-    engine.wait(first, LONG).await.unwrap();
-    assert_held(&engine, first).await;
-    engine.delete(first, Note::by("porter")).await.unwrap();
-    assert_free(&engine).await;
+    let first = insert(engine.client(), room(Stay::Leave).scope(Scope::FOREVER)).await;
+    first.output().timeout(LONG).await.unwrap();
+    assert_held(engine.client(), &first).await;
+    let admin = engine.client().admin();
+    admin.delete(&first, Note::by("porter")).await.unwrap();
+    assert_free(engine.client()).await;
 }
 
 async fn a_key_that_is_held_while_runnable_is_free_when_the_step_begins<
@@ -169,13 +163,13 @@ async fn a_key_that_is_held_while_runnable_is_free_when_the_step_begins<
     let client = Client::new(store.clone());
     let scope = Scope::of([Status::Runnable]).unwrap();
     let first = insert(&client, room(Stay::Hold).scope(scope)).await;
-    assert_held(&client, first).await;
+    assert_held(&client, &first).await;
     let guest = Guest::default();
-    let engine = running(store, guest.clone()).await;
+    let _engine = running(store, guest.clone()).await;
     guest.here.notified().await;
     assert_free(&client).await;
     guest.go_on.notify_one();
-    engine.wait(first, LONG).await.unwrap();
+    first.output().timeout(LONG).await.unwrap();
 }
 
 async fn an_instance_that_frees_its_key_at_a_park_does_not_take_it_back<
@@ -186,19 +180,19 @@ async fn an_instance_that_frees_its_key_at_a_park_does_not_take_it_back<
     let guest = Guest::default();
     let engine = running(store, guest.clone()).await;
     let scope = Scope::of([Status::Runnable, Status::Executing]).unwrap();
-    let first = insert(&engine, room(Stay::Linger).scope(scope)).await;
-    engine.wait_settled(first, LONG).await.unwrap();
-    assert_free(&engine).await;
+    let first = insert(engine.client(), room(Stay::Linger).scope(scope)).await;
+    first.settled().timeout(LONG).await.unwrap();
+    assert_free(engine.client()).await;
     // Back in its scope, the instance stays without the key, which another one holds.
-    engine.signal(first, Leave).await.unwrap();
+    first.signal(Leave).await.unwrap();
     guest.here.notified().await;
-    let executing = engine.get(first).await.unwrap().unwrap();
+    let executing = first.instance().await.unwrap();
     assert_eq!(executing.status, Status::Executing);
     assert!(!executing.holds_key);
     guest.go_on.notify_one();
-    engine.wait(first, LONG).await.unwrap();
-    let holder = engine.get(Guest::key("room:1")).await.unwrap().unwrap();
-    assert_ne!(holder.id, first.get());
+    first.output().timeout(LONG).await.unwrap();
+    let holder = engine.handle(Guest::key("room:1")).await.unwrap();
+    assert_ne!(holder.id(), first.id());
 }
 
 async fn a_key_with_a_scope_that_includes_failed_is_kept_by_a_failed_instance<
@@ -215,26 +209,28 @@ async fn a_key_with_a_scope_that_includes_failed_is_kept_by_a_failed_instance<
     ];
     let scope = Scope::of(live_or_failed).unwrap();
     let engine = running(store, Guest::default()).await;
-    let failed = insert(&engine, room(Stay::Fail).scope(scope)).await;
-    engine.wait_ended(failed, LONG).await.unwrap();
-    assert_held(&engine, failed).await;
-    let done = New::<Guest>(Stay::Leave).key("room:2").scope(scope);
-    let done = insert(&engine, done).await;
-    engine.wait(done, LONG).await.unwrap();
-    let last = engine.get(Guest::key("room:2")).await.unwrap().unwrap();
-    assert_eq!((last.id, last.holds_key), (done.get(), false));
+    let failed = insert(engine.client(), room(Stay::Fail).scope(scope)).await;
+    failed.ended().timeout(LONG).await.unwrap();
+    assert_held(engine.client(), &failed).await;
+    let done = Guest::with(Stay::Leave).key("room:2").scope(scope);
+    let done = insert(engine.client(), done).await;
+    done.output().timeout(LONG).await.unwrap();
+    let last = engine.client().find(Guest::key("room:2")).await;
+    let last = last.unwrap().unwrap();
+    assert_eq!((last.id, last.holds_key), (done.id().get(), false));
 }
 
 async fn a_retried_instance_does_not_take_its_key_back<S: Store + Inspect + Clone>(store: S) {
     let engine = running(store, Guest::default()).await;
-    let failed = insert(&engine, room(Stay::Fail)).await;
-    engine.wait_ended(failed, LONG).await.unwrap();
-    let next = insert(&engine, room(Stay::Wait)).await;
-    engine.retry(failed, Note::by("porter")).await.unwrap();
-    let ended = engine.wait_ended(failed, LONG).await.unwrap();
+    let failed = insert(engine.client(), room(Stay::Fail)).await;
+    failed.ended().timeout(LONG).await.unwrap();
+    let next = insert(engine.client(), room(Stay::Wait)).await;
+    let admin = engine.client().admin();
+    admin.retry(&failed, Note::by("porter")).await.unwrap();
+    let ended = failed.ended().timeout(LONG).await.unwrap();
     assert_eq!(ended.correlation_key.as_deref(), Some("room:1"));
     assert!(!ended.holds_key);
-    assert_held(&engine, next).await;
+    assert_held(engine.client(), &next).await;
 }
 
 async fn one_of_many_concurrent_inserts_with_one_key_wins<S: Store + Inspect + Clone>(store: S) {
@@ -242,7 +238,7 @@ async fn one_of_many_concurrent_inserts_with_one_key_wins<S: Store + Inspect + C
     let mut inserts = JoinSet::new();
     for _ in 0..20 {
         let client = client.clone();
-        inserts.spawn(async move { client.insert(room(Stay::Wait)).await.unwrap() });
+        inserts.spawn(async move { client.start(room(Stay::Wait)).await.unwrap() });
     }
     let answers = inserts.join_all().await;
     let winners: Vec<_> = answers.iter().filter(|answer| answer.is_new()).collect();
@@ -255,9 +251,9 @@ async fn each_duplicate_within_a_batch_is_answered_with_its_holder<S: Store + In
     store: S,
 ) {
     let client = Client::new(store);
-    let guests = ["a", "b", "a", "c", "b"].map(|key| New::<Guest>(Stay::Wait).key(key));
-    let answers = client.insert_many(guests).await.unwrap();
-    let new: Vec<_> = answers.iter().map(Inserted::is_new).collect();
+    let guests = ["a", "b", "a", "c", "b"].map(|key| Guest::with(Stay::Wait).key(key));
+    let answers = client.start_many(guests).await.unwrap();
+    let new: Vec<_> = answers.iter().map(Handle::is_new).collect();
     assert_eq!(new, [true, true, false, true, false]);
     assert_eq!(answers[2].id(), answers[0].id());
     assert_eq!(answers[4].id(), answers[1].id());
@@ -266,10 +262,10 @@ async fn each_duplicate_within_a_batch_is_answered_with_its_holder<S: Store + In
 async fn different_machines_can_use_the_same_key<S: Store + Inspect + Clone>(store: S) {
     let client = Client::new(store);
     let guest = insert(&client, room(Stay::Wait)).await;
-    let thief = insert(&client, New::<Thief>(Sneak::Sneak).key("room:1")).await;
-    assert_ne!(guest.get(), thief.get());
-    let found = client.get(Thief::key("room:1")).await.unwrap().unwrap();
-    assert_eq!(found.id, thief.get());
+    let thief = insert(&client, Thief::with(Sneak::Sneak).key("room:1")).await;
+    assert_ne!(guest.id().get(), thief.id().get());
+    let found = client.find(Thief::key("room:1")).await.unwrap().unwrap();
+    assert_eq!(found.id, thief.id().get());
 }
 
 async fn a_scope_without_a_key_is_refused_and_the_error_names_the_fix<
@@ -278,9 +274,9 @@ async fn a_scope_without_a_key_is_refused_and_the_error_names_the_fix<
     store: S,
 ) {
     let client = Client::new(store);
-    let keyless = New::<Guest>(Stay::Wait).scope(Scope::FOREVER);
-    let refusal = client.insert(keyless).await.unwrap_err();
-    assert_eq!(refusal.kind(), outlast::ErrorKind::Invalid);
+    let keyless = Guest::with(Stay::Wait).scope(Scope::FOREVER);
+    let refusal = client.start(keyless).await.unwrap_err();
+    assert_eq!(refusal.kind(), ErrorKind::Invalid);
     assert!(
         refusal.to_string().contains("call .key(..) too"),
         "{refusal}"

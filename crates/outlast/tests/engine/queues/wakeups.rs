@@ -7,9 +7,10 @@
 use crate::support;
 use crate::support::through::Through;
 use crate::support::{LONG, insert, on_both_stores};
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
-use outlast::{EngineBuilder, RetryAnswer, Timestamp};
-use outlast_core::{Inspect, Store};
+use outlast::store::{Inspect, RetryAnswer, Store, Timestamp};
+use outlast::{Client, Note, Outcome, Roles, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -33,7 +34,7 @@ on_both_stores!(
     without_notifications_everything_is_found_by_polling,
 );
 
-const POLL: Duration = Duration::from_secs(60);
+const POLL: Duration = MINUTE;
 /// Much shorter than the poll interval, and long enough for a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// How late a step may start on a busy machine. The tests print how late it was.
@@ -57,8 +58,7 @@ impl Default for Sleeper {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Nap {
     /// Fails while `fails` is set.
     Now,
@@ -75,12 +75,8 @@ enum Nap {
     Hold,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Go;
-
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
 
 impl Machine for Sleeper {
     const NAME: &'static str = "sleeper";
@@ -88,28 +84,28 @@ impl Machine for Sleeper {
     type Output = Timestamp;
 
     async fn step(&self, state: Nap, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Nap::Now if self.fails.load(Ordering::SeqCst) => Outcome::fail("as asked"),
-            Nap::Now => Outcome::done(cx.client().now().await?),
-            Nap::Retry { delay } if cx.attempt() == 0 => Outcome::retry(delay, "not yet"),
-            Nap::Retry { .. } => Outcome::done(cx.client().now().await?),
+        match state {
+            Nap::Now if self.fails.load(Ordering::SeqCst) => fail("as asked"),
+            Nap::Now => done(cx.client().admin().now().await?),
+            Nap::Retry { delay } if cx.attempt() == 0 => retry(delay, "not yet"),
+            Nap::Retry { .. } => done(cx.client().admin().now().await?),
             Nap::Sleep { duration } => sleep(duration).then(Nap::Now),
-            Nap::Wait => wait_for([Go::NAME]).then(Nap::Now),
-            Nap::Parent => fan_out([New::<Sleeper>(Nap::Wait).key("child")]).then(Nap::Now),
-            Nap::Requeue => Outcome::requeue(Nap::Now),
+            Nap::Wait => wait_for::<Go>().then(Nap::Now),
+            Nap::Parent => fan_out([Sleeper::with(Nap::Wait).key("child")]).then(Nap::Now),
+            Nap::Requeue => Ok(Outcome::requeue(Nap::Now)),
             Nap::Hold => {
                 self.started.add_permits(1);
                 self.go.acquire().await?.forget();
-                Outcome::done(cx.client().now().await?)
+                done(cx.client().admin().now().await?)
             }
-        })
+        }
     }
 }
 
 /// An engine whose polls find work only after half a minute or more.
 fn patient(store: impl Store + Inspect, sleeper: Sleeper) -> EngineBuilder {
     Engine::builder(store)
-        .machine(sleeper)
+        .register(sleeper)
         .queue("default", 10)
         .poll_interval(POLL)
 }
@@ -117,8 +113,8 @@ fn patient(store: impl Store + Inspect, sleeper: Sleeper) -> EngineBuilder {
 /// Starts an engine and lets it run one instance, so that its first claims are over.
 async fn at_rest(builder: EngineBuilder) -> Engine {
     let engine = builder.start().await.unwrap();
-    let first = insert(&engine, New::<Sleeper>(Nap::Now)).await;
-    engine.wait(first, LONG).await.unwrap();
+    let first = insert(engine.client(), Sleeper::with(Nap::Now)).await;
+    first.output().timeout(LONG).await.unwrap();
     engine
 }
 
@@ -142,11 +138,11 @@ async fn an_inserted_instance_runs_at_once<S: Store + Inspect + Clone>(store: S)
     let engine = at_rest(patient(store, Sleeper::default())).await;
 
     let since = Instant::now();
-    let id = insert(&engine, New::<Sleeper>(Nap::Now)).await;
-    engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Sleeper::with(Nap::Now)).await;
+    handle.output().timeout(LONG).await.unwrap();
 
     was_at_once("insert to end", since);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_instance_inserted_by_another_client_runs_at_once<S: Store + Inspect + Clone>(store: S) {
@@ -154,92 +150,92 @@ async fn an_instance_inserted_by_another_client_runs_at_once<S: Store + Inspect 
     let client = Client::new(store);
 
     let since = Instant::now();
-    let id = insert(&client, New::<Sleeper>(Nap::Now)).await;
-    client.wait(id, LONG).await.unwrap();
+    let handle = insert(&client, Sleeper::with(Nap::Now)).await;
+    handle.output().timeout(LONG).await.unwrap();
 
     was_at_once("insert of another client to end", since);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_signal_wakes_its_target_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
-    let id = insert(&engine, New::<Sleeper>(Nap::Wait)).await;
-    engine.wait_settled(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Sleeper::with(Nap::Wait)).await;
+    handle.settled().timeout(LONG).await.unwrap();
 
     let since = Instant::now();
-    engine.signal(id, Go).await.unwrap();
-    engine.wait(id, LONG).await.unwrap();
+    handle.signal(Go).await.unwrap();
+    handle.output().timeout(LONG).await.unwrap();
 
     was_at_once("signal to end", since);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn the_end_of_a_child_wakes_its_parent_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
-    let parent = insert(&engine, New::<Sleeper>(Nap::Parent)).await;
-    engine.wait_settled(parent, LONG).await.unwrap();
-    let child = engine.get(Sleeper::key("child")).await.unwrap().unwrap();
-    let child = engine.wait_settled(child.id, LONG).await.unwrap();
-    assert_eq!(child.status, Status::AwaitingSignal);
+    let parent = insert(engine.client(), Sleeper::with(Nap::Parent)).await;
+    parent.settled().timeout(LONG).await.unwrap();
+    let child = engine.handle(Sleeper::key("child")).await.unwrap();
+    let settled = child.settled().timeout(LONG).await.unwrap();
+    assert_eq!(settled.status, Status::AwaitingSignal);
 
     let since = Instant::now();
-    engine.signal(child.id, Go).await.unwrap();
-    engine.wait(parent, LONG).await.unwrap();
+    child.signal(Go).await.unwrap();
+    parent.output().timeout(LONG).await.unwrap();
 
     was_at_once("signal to a child to end of its parent", since);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_retry_runs_at_its_time<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
     let delay = Duration::from_millis(150);
-    let id = insert(&engine, New::<Sleeper>(Nap::Retry { delay })).await;
+    let handle = insert(engine.client(), Sleeper::with(Nap::Retry { delay })).await;
 
-    let ran = engine.wait(id, LONG).await.unwrap();
+    let ran = handle.output().timeout(LONG).await.unwrap();
 
-    let instance = engine.get(id).await.unwrap().unwrap();
+    let instance = handle.instance().await.unwrap();
     assert!(instance.eligible_at.since(instance.inserted_at) >= delay);
     was_in_time("retry", instance.eligible_at, ran);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_wait_ends_at_its_deadline<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
     let duration = Duration::from_millis(300);
-    let id = insert(&engine, New::<Sleeper>(Nap::Sleep { duration })).await;
-    let parked = engine.wait_settled(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Sleeper::with(Nap::Sleep { duration })).await;
+    let parked = handle.settled().timeout(LONG).await.unwrap();
     let deadline = parked.await_deadline.expect("the instance sleeps");
 
-    let ran = engine.wait(id, LONG).await.unwrap();
+    let ran = handle.output().timeout(LONG).await.unwrap();
 
     was_in_time("deadline", deadline, ran);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_delayed_instance_runs_at_its_time<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
     let delay = Duration::from_millis(150);
-    let id = insert(&engine, New::<Sleeper>(Nap::Now).delay(delay)).await;
+    let handle = insert(engine.client(), Sleeper::with(Nap::Now).delay(delay)).await;
 
-    let ran = engine.wait(id, LONG).await.unwrap();
+    let ran = handle.output().timeout(LONG).await.unwrap();
 
-    let instance = engine.get(id).await.unwrap().unwrap();
+    let instance = handle.instance().await.unwrap();
     assert_eq!(instance.eligible_at, instance.inserted_at + delay);
     was_in_time("delayed insert", instance.eligible_at, ran);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_instance_inserted_for_a_moment_runs_at_that_moment<S: Store + Inspect + Clone>(
     store: S,
 ) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
-    let moment = engine.now().await.unwrap() + Duration::from_millis(150);
-    let id = insert(&engine, New::<Sleeper>(Nap::Now).at(moment.into())).await;
+    let moment = engine.client().admin().now().await.unwrap() + Duration::from_millis(150);
+    let handle = insert(engine.client(), Sleeper::with(Nap::Now).at(moment.into())).await;
 
-    let ran = engine.wait(id, LONG).await.unwrap();
+    let ran = handle.output().timeout(LONG).await.unwrap();
 
     was_in_time("insert for a moment", moment, ran);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_instance_due_soon_does_not_wait_behind_one_due_later<S>(store: S)
@@ -247,63 +243,72 @@ where
     S: Store + Inspect + Clone,
 {
     let engine = at_rest(patient(store, Sleeper::default())).await;
-    let hour = Duration::from_secs(3600);
     let soon = Duration::from_millis(150);
-    let late = insert(&engine, New::<Sleeper>(Nap::Now).delay(hour)).await;
-    let asleep = insert(&engine, New::<Sleeper>(Nap::Sleep { duration: hour })).await;
-    engine.wait_settled(asleep, LONG).await.unwrap();
+    let late = insert(engine.client(), Sleeper::with(Nap::Now).delay(HOUR)).await;
+    let asleep = insert(
+        engine.client(),
+        Sleeper::with(Nap::Sleep { duration: HOUR }),
+    )
+    .await;
+    asleep.settled().timeout(LONG).await.unwrap();
 
-    let first = insert(&engine, New::<Sleeper>(Nap::Now).delay(soon)).await;
-    let second = insert(&engine, New::<Sleeper>(Nap::Sleep { duration: soon })).await;
-    let deadline = engine.wait_settled(second, LONG).await.unwrap();
+    let first = insert(engine.client(), Sleeper::with(Nap::Now).delay(soon)).await;
+    let second = insert(
+        engine.client(),
+        Sleeper::with(Nap::Sleep { duration: soon }),
+    )
+    .await;
+    let deadline = second.settled().timeout(LONG).await.unwrap();
     let (first_ran, second_ran) = (
-        engine.wait(first, LONG).await.unwrap(),
-        engine.wait(second, LONG).await.unwrap(),
+        first.output().timeout(LONG).await.unwrap(),
+        second.output().timeout(LONG).await.unwrap(),
     );
 
-    let first = engine.get(first).await.unwrap().unwrap();
+    let first = first.instance().await.unwrap();
     was_in_time("delayed before a later one", first.eligible_at, first_ran);
     let deadline = deadline.await_deadline.expect("the instance sleeps");
     was_in_time("deadline before a later one", deadline, second_ran);
-    let late = engine.get(late).await.unwrap().unwrap();
+    let late = late.instance().await.unwrap();
     assert_eq!((late.status, late.revision.0), (Status::Runnable, 0));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_resumed_queue_gives_out_its_work_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default()).queue("other", 1)).await;
-    engine.pause("default", Note::by("ada")).await.unwrap();
-    let held = insert(&engine, New::<Sleeper>(Nap::Now)).await;
+    let admin = engine.client().admin();
+    admin.pause("default", Note::by("ada")).await.unwrap();
+    let held = insert(engine.client(), Sleeper::with(Nap::Now)).await;
     // Both pickers had a hint. Only the instance of the other queue runs.
-    let other = insert(&engine, New::<Sleeper>(Nap::Now).queue("other")).await;
-    engine.wait(other, LONG).await.unwrap();
-    let waiting = engine.get(held).await.unwrap().unwrap();
+    let other = insert(engine.client(), Sleeper::with(Nap::Now).queue("other")).await;
+    other.output().timeout(LONG).await.unwrap();
+    let waiting = held.instance().await.unwrap();
     assert_eq!((waiting.status, waiting.revision.0), (Status::Runnable, 0));
 
     let since = Instant::now();
-    engine.resume("default", Note::by("ada")).await.unwrap();
-    engine.wait(held, LONG).await.unwrap();
+    admin.resume("default", Note::by("ada")).await.unwrap();
+    held.output().timeout(LONG).await.unwrap();
 
     was_at_once("resume to end", since);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_instance_retried_by_an_operator_runs_at_once<S: Store + Inspect + Clone>(store: S) {
     let sleeper = Sleeper::default();
     let engine = at_rest(patient(store, sleeper.clone())).await;
     sleeper.fails.store(true, Ordering::SeqCst);
-    let id = insert(&engine, New::<Sleeper>(Nap::Now)).await;
-    let failed = engine.wait_ended(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Sleeper::with(Nap::Now)).await;
+    let failed = handle.ended().timeout(LONG).await.unwrap();
     assert_eq!(failed.status, Status::Failed);
     sleeper.fails.store(false, Ordering::SeqCst);
 
     let since = Instant::now();
-    let answer = engine.retry(id, Note::by("ada")).await.unwrap();
+    let admin = engine.client().admin();
+    let answer = admin.retry(&handle, Note::by("ada")).await.unwrap();
     assert_eq!(answer, RetryAnswer::Retried);
-    engine.wait(id, LONG).await.unwrap();
+    handle.output().timeout(LONG).await.unwrap();
 
     was_at_once("operator's retry to end", since);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn the_next_instance_of_a_partition_key_runs_at_once<S>(store: S)
@@ -312,52 +317,52 @@ where
 {
     let sleeper = Sleeper::default();
     let engine = at_rest(patient(store, sleeper.clone())).await;
-    let holder = insert(&engine, New::<Sleeper>(Nap::Hold).partition_key("k")).await;
+    let holder = insert(engine.client(), Sleeper::with(Nap::Hold).partition_key("k")).await;
     sleeper.started.acquire().await.unwrap().forget();
-    let next = insert(&engine, New::<Sleeper>(Nap::Now).partition_key("k")).await;
+    let next = insert(engine.client(), Sleeper::with(Nap::Now).partition_key("k")).await;
     // An instance without the key passes it.
-    let other = insert(&engine, New::<Sleeper>(Nap::Now)).await;
-    engine.wait(other, LONG).await.unwrap();
-    let behind = engine.get(next).await.unwrap().unwrap();
+    let other = insert(engine.client(), Sleeper::with(Nap::Now)).await;
+    other.output().timeout(LONG).await.unwrap();
+    let behind = next.instance().await.unwrap();
     assert_eq!((behind.status, behind.revision.0), (Status::Runnable, 0));
 
     let since = Instant::now();
     sleeper.go.add_permits(1);
-    engine.wait(holder, LONG).await.unwrap();
-    engine.wait(next, LONG).await.unwrap();
+    holder.output().timeout(LONG).await.unwrap();
+    next.output().timeout(LONG).await.unwrap();
 
     was_at_once("end of the holder to end of the next", since);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_requeued_instance_runs_at_once<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
 
     let since = Instant::now();
-    let id = insert(&engine, New::<Sleeper>(Nap::Requeue)).await;
-    engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Sleeper::with(Nap::Requeue)).await;
+    handle.output().timeout(LONG).await.unwrap();
 
     was_at_once("insert through a requeue to end", since);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_slot_that_comes_free_is_used_at_once<S: Store + Inspect + Clone>(store: S) {
     let sleeper = Sleeper::default();
     let engine = at_rest(patient(store, sleeper.clone()).queue("narrow", 1)).await;
-    let hold = || New::<Sleeper>(Nap::Hold).queue("narrow");
+    let hold = || Sleeper::with(Nap::Hold).queue("narrow");
     let mut held = Vec::new();
     for _ in 0..5 {
-        held.push(insert(&engine, hold()).await);
+        held.push(insert(engine.client(), hold()).await);
     }
 
     let since = Instant::now();
     sleeper.go.add_permits(5);
-    for id in held {
-        engine.wait(id, LONG).await.unwrap();
+    for handle in held {
+        handle.output().timeout(LONG).await.unwrap();
     }
 
     was_at_once("five through one slot", since);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn without_notifications_everything_is_found_by_polling<S>(store: S)
@@ -369,32 +374,32 @@ where
     let engine = engine.start().await.unwrap();
     let client = Client::new(store);
 
-    let now = insert(&client, New::<Sleeper>(Nap::Now)).await;
-    let parent = insert(&client, New::<Sleeper>(Nap::Parent)).await;
-    let delayed = New::<Sleeper>(Nap::Now).delay(Duration::from_millis(100));
+    let now = insert(&client, Sleeper::with(Nap::Now)).await;
+    let parent = insert(&client, Sleeper::with(Nap::Parent)).await;
+    let delayed = Sleeper::with(Nap::Now).delay(Duration::from_millis(100));
     let delayed = insert(&client, delayed).await;
     let retried = Nap::Retry {
         delay: Duration::from_millis(100),
     };
-    let retried = insert(&client, New::<Sleeper>(retried)).await;
+    let retried = insert(&client, Sleeper::with(retried)).await;
     let asleep = Nap::Sleep {
         duration: Duration::from_millis(100),
     };
-    let asleep = insert(&client, New::<Sleeper>(asleep)).await;
-    client.wait_settled(parent, LONG).await.unwrap();
+    let asleep = insert(&client, Sleeper::with(asleep)).await;
+    parent.settled().timeout(LONG).await.unwrap();
     client.signal(Sleeper::key("child"), Go).await.unwrap();
 
-    for id in [now, parent, delayed, retried, asleep] {
-        client.wait(id, LONG).await.unwrap();
+    for handle in [now, parent, delayed, retried, asleep] {
+        handle.output().timeout(LONG).await.unwrap();
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 /// Nodes that share only the server. Hints go from one to another by `NOTIFY`.
 mod across_nodes {
     use super::*;
     use crate::support::{on_postgres, url};
-    use outlast_postgres::Postgres;
+    use outlast::Postgres;
     use std::sync::mpsc;
     use tokio::task::JoinHandle;
 
@@ -412,10 +417,10 @@ mod across_nodes {
 
     /// Waits until a hint has gone from one node to the other, so that both listen.
     async fn wait_for_a_hint(web: &Engine) {
-        let first = insert(web, New::<Sleeper>(Nap::Now)).await;
+        let first = insert(web.client(), Sleeper::with(Nap::Now)).await;
         support::eventually("the worker has the hint of an insert", async || {
-            web.wake("default");
-            let first = web.get(first).await.unwrap().unwrap();
+            web.client().wake("default");
+            let first = first.instance().await.unwrap();
             first.status == Status::Done
         })
         .await;
@@ -429,19 +434,19 @@ mod across_nodes {
             wait_for_a_hint(&web).await;
 
             let since = Instant::now();
-            let id = insert(&web, New::<Sleeper>(Nap::Now)).await;
-            web.wait(id, LONG).await.unwrap();
+            let handle = insert(web.client(), Sleeper::with(Nap::Now)).await;
+            handle.output().timeout(LONG).await.unwrap();
             was_at_once("insert on another node to end", since);
 
-            let id = insert(&web, New::<Sleeper>(Nap::Wait)).await;
-            web.wait_settled(id, LONG).await.unwrap();
+            let handle = insert(web.client(), Sleeper::with(Nap::Wait)).await;
+            handle.settled().timeout(LONG).await.unwrap();
             let since = Instant::now();
-            web.signal(id, Go).await.unwrap();
-            web.wait(id, LONG).await.unwrap();
+            handle.signal(Go).await.unwrap();
+            handle.output().timeout(LONG).await.unwrap();
             was_at_once("signal on another node to end", since);
 
-            web.shutdown().await;
-            worker.shutdown().await;
+            web.shutdown().await.unwrap();
+            worker.shutdown().await.unwrap();
         })
         .await;
     }
@@ -484,30 +489,29 @@ mod across_nodes {
             wait_for_a_hint(&web).await;
             let mut parked = Vec::new();
             for _ in 0..20 {
-                let id = insert(&web, New::<Sleeper>(Nap::Wait)).await;
-                web.wait_settled(id, LONG).await.unwrap();
-                parked.push(id);
+                let handle = insert(web.client(), Sleeper::with(Nap::Wait)).await;
+                handle.settled().timeout(LONG).await.unwrap();
+                parked.push(handle);
             }
 
             let clock = StillClock::stop();
             gets.forget_permits(Semaphore::MAX_PERMITS);
-            let waits = parked.iter().map(|id| {
-                let (client, id) = (web.client().clone(), *id);
-                tokio::spawn(async move { client.wait(id, LONG).await.unwrap() })
+            let waits = parked.iter().cloned().map(|handle| {
+                tokio::spawn(async move { handle.output().timeout(LONG).await.unwrap() })
             });
             let waits: Vec<_> = waits.collect();
             // Each client has read that its instance has not ended yet.
             gets.acquire_many(20).await.unwrap().forget();
-            for id in parked {
-                web.signal(id, Go).await.unwrap();
+            for handle in parked {
+                handle.signal(Go).await.unwrap();
             }
             for wait in waits {
                 wait.await.unwrap();
             }
 
             assert!(clock.go_on().await, "a client had no hint of the end");
-            web.shutdown().await;
-            worker.shutdown().await;
+            web.shutdown().await.unwrap();
+            worker.shutdown().await.unwrap();
         })
         .await;
     }
@@ -522,16 +526,16 @@ mod across_nodes {
             let mut deadlines = Vec::new();
             for _ in 0..5 {
                 let duration = Duration::from_millis(300);
-                let id = insert(&worker, New::<Sleeper>(Nap::Sleep { duration })).await;
-                let parked = worker.wait_settled(id, LONG).await.unwrap();
-                deadlines.push((id, parked.await_deadline.expect("the instance sleeps")));
+                let handle = insert(worker.client(), Sleeper::with(Nap::Sleep { duration })).await;
+                let parked = handle.settled().timeout(LONG).await.unwrap();
+                deadlines.push((handle, parked.await_deadline.expect("the instance sleeps")));
             }
-            for (id, deadline) in deadlines {
-                let ran = worker.wait(id, LONG).await.unwrap();
+            for (handle, deadline) in deadlines {
+                let ran = handle.output().timeout(LONG).await.unwrap();
                 was_in_time("deadline on another node", deadline, ran);
             }
-            maintenance.shutdown().await;
-            worker.shutdown().await;
+            maintenance.shutdown().await.unwrap();
+            worker.shutdown().await.unwrap();
         })
         .await;
     }
@@ -541,19 +545,20 @@ mod across_nodes {
         on_postgres(async |store| {
             let delay = Duration::from_millis(400);
             let leaving = node(&store, Sleeper::default(), Roles::WORKER).await;
-            let id = insert(&leaving, New::<Sleeper>(Nap::Retry { delay })).await;
+            let handle = insert(leaving.client(), Sleeper::with(Nap::Retry { delay })).await;
             support::eventually("the first attempt is over", async || {
-                leaving.get(id).await.unwrap().unwrap().attempt == 1
+                handle.instance().await.unwrap().attempt == 1
             })
             .await;
-            leaving.shutdown().await;
+            leaving.shutdown().await.unwrap();
             let staying = node(&store, Sleeper::default(), Roles::WORKER).await;
+            let handle = staying.handle(&handle).await.unwrap();
 
-            let ran = staying.wait(id, LONG).await.unwrap();
+            let ran = handle.output().timeout(LONG).await.unwrap();
 
-            let due = staying.get(id).await.unwrap().unwrap().eligible_at;
+            let due = handle.instance().await.unwrap().eligible_at;
             was_in_time("retry on another node", due, ran);
-            staying.shutdown().await;
+            staying.shutdown().await.unwrap();
         })
         .await;
     }
@@ -567,11 +572,11 @@ mod across_nodes {
             let worker = patient(Through::new(silent.clone()), Sleeper::default());
             let worker = worker.poll_interval(poll).start().await.unwrap();
             let web = Client::new(Through::new(silent));
-            let id = insert(&web, New::<Sleeper>(Nap::Wait)).await;
-            web.wait_settled(id, LONG).await.unwrap();
-            web.signal(id, Go).await.unwrap();
-            web.wait(id, LONG).await.unwrap();
-            worker.shutdown().await;
+            let handle = insert(&web, Sleeper::with(Nap::Wait)).await;
+            handle.settled().timeout(LONG).await.unwrap();
+            handle.signal(Go).await.unwrap();
+            handle.output().timeout(LONG).await.unwrap();
+            worker.shutdown().await.unwrap();
         })
         .await;
     }

@@ -1,17 +1,14 @@
 //! Machines for tests of families. The tests decide when they go on.
 
 use outlast::prelude::*;
+use outlast::{Outcome, StepError};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Lets a parked child go on.
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 pub(crate) struct Go;
-
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
 
 /// A child that does what its state says.
 #[derive(Clone, Default)]
@@ -26,8 +23,8 @@ pub(crate) struct Kid {
     pub(crate) seen: Arc<Mutex<Vec<String>>>,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
+#[derive(Clone)]
 pub(crate) enum Play {
     /// Ends as done with this output.
     Win(u32),
@@ -85,40 +82,40 @@ impl Machine for Kid {
 
     async fn step(&self, play: Play, cx: &Context) -> StepResult<Self> {
         self.saw(cx.step());
-        Ok(match play {
-            Play::Win(points) => Outcome::done(points),
-            Play::Lose(reason) => Outcome::fail(reason),
-            Play::Park(then) => wait_for([Go::NAME]).then(*then),
+        match play {
+            Play::Win(points) => done(points),
+            Play::Lose(reason) => fail(reason),
+            Play::Park(then) => wait_for::<Go>().then(*then),
             Play::Linger => {
                 let guard = Guard::new(&self.dropped);
                 cx.cancelled().await;
                 guard.ends();
-                Outcome::requeue(Play::Linger)
+                Ok(Outcome::requeue(Play::Linger))
             }
             Play::Busy => {
                 let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
                 self.most.fetch_max(running, Ordering::SeqCst);
                 tokio::task::yield_now().await;
                 self.running.fetch_sub(1, Ordering::SeqCst);
-                Outcome::done(1)
+                done(1)
             }
-            Play::Tidy => wait_for([Go::NAME]).then(Play::Tidy),
-            Play::Tidied => Outcome::cancelled("tidied up"),
-        })
+            Play::Tidy => wait_for::<Go>().then(Play::Tidy),
+            Play::Tidied => Ok(Outcome::cancelled("tidied up")),
+        }
     }
 
     async fn on_cancel(&self, play: Play, cx: &Context) -> StepResult<Self> {
         let reason = cx.cancel_reason().unwrap_or_default().to_owned();
         self.saw(format!("cancel: {reason}"));
-        Ok(match play {
-            Play::Tidy => Outcome::next(Play::Tidied),
+        match play {
+            Play::Tidy => next(Play::Tidied),
             Play::Win(_)
             | Play::Lose(_)
             | Play::Park(_)
             | Play::Linger
             | Play::Busy
-            | Play::Tidied => Outcome::cancelled(reason),
-        })
+            | Play::Tidied => Ok(Outcome::cancelled(reason)),
+        }
     }
 }
 

@@ -14,8 +14,8 @@ pub(crate) mod raw;
 pub(crate) mod through;
 
 use futures_util::FutureExt;
-use outlast::{Client, Engine, Id, Machine, New};
-use outlast_core::{Inspect, Store};
+use outlast::store::{Delivery, Inspect, Store, Target};
+use outlast::{Client, Durable, Engine, Handle, Machine, New, Signal};
 use outlast_postgres::Postgres;
 use outlast_sqlite::Sqlite;
 use std::panic::AssertUnwindSafe;
@@ -85,18 +85,32 @@ pub(crate) async fn postgres(schema: &str) -> Postgres {
 /// Starts an engine with this machine and ten slots.
 pub(crate) async fn running<M: Machine>(store: impl Store + Inspect, machine: M) -> Engine {
     Engine::builder(store)
-        .machine(machine)
+        .register(machine)
         .queue("default", 10)
         .start()
         .await
         .unwrap()
 }
 
-/// Inserts an instance whose key must be free.
-pub(crate) async fn insert<M: Machine>(client: &Client, new: New<M>) -> Id<M> {
-    let inserted = client.insert(new).await.unwrap();
-    assert!(inserted.is_new(), "its key is occupied");
-    inserted.id().unwrap()
+/// Starts an instance whose key must be free.
+pub(crate) async fn insert<D: Durable>(client: &Client, new: New<D>) -> Handle<D> {
+    let started = client.start(new).await.unwrap();
+    assert!(started.is_new(), "its key is occupied");
+    started
+}
+
+/// Sends a signal, and returns the answer of the store.
+///
+/// It says what [`Client::signal`] leaves out: whether the signal woke the instance.
+pub(crate) async fn deliver<S: Signal>(
+    client: &Client,
+    target: impl Into<Target>,
+    signal: S,
+) -> Delivery {
+    let signal = signal.to(target).unwrap();
+    let answers = client.admin().signal_rows(vec![signal]).await.unwrap();
+    let [answer] = answers.try_into().unwrap();
+    answer
 }
 
 /// Polls a condition until it holds. For conditions without a notification.

@@ -4,7 +4,8 @@
 
 use crate::support::{LONG, insert, on_both_stores};
 use outlast::prelude::*;
-use outlast_core::{Inspect, Store};
+use outlast::store::{Inspect, Store};
+use outlast::{Error, Failure, Handle, Status};
 use std::sync::{Arc, Condvar, Mutex};
 
 on_both_stores!(
@@ -45,8 +46,7 @@ struct Blocker {
     left: tokio::sync::mpsc::UnboundedSender<()>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Thread {
     Block,
     Pass,
@@ -64,18 +64,18 @@ impl Machine for Blocker {
             self.door.wait();
             self.left.send(()).unwrap();
         }
-        Ok(Outcome::done("passed".into()))
+        done("passed".into())
     }
 
     async fn on_failure(&self, _: Thread, _: Failure, _: &Context) -> StepResult<Self> {
-        Ok(Outcome::done("handled".into()))
+        done("handled".into())
     }
 }
 
 struct Blocked {
     engine: Engine,
     door: OpenAtTheEnd,
-    id: Id<Blocker>,
+    handle: Handle<Blocker>,
     left: tokio::sync::mpsc::UnboundedReceiver<()>,
 }
 
@@ -90,18 +90,20 @@ async fn blocked(store: impl Store + Inspect) -> Blocked {
         left,
     };
     let door = OpenAtTheEnd(door);
-    let builder = Engine::builder(store).machine(machine).queue("default", 10);
+    let builder = Engine::builder(store)
+        .register(machine)
+        .queue("default", 10);
     let engine = builder
         .grace(Duration::from_millis(50))
         .start()
         .await
         .unwrap();
-    let id = insert(&engine, New::<Blocker>(Thread::Block)).await;
+    let handle = insert(engine.client(), Blocker::with(Thread::Block)).await;
     enters.recv().await.unwrap();
     Blocked {
         engine,
         door,
-        id,
+        handle,
         left: leaves,
     }
 }
@@ -113,27 +115,27 @@ async fn a_step_that_blocks_its_thread_fails_its_instance_and_others_go_on(
     let engine = &blocked.engine;
     // Many, so that every part of the engine works on the remaining threads.
     for _ in 0..20 {
-        let others = (0..100).map(|_| New::<Blocker>(Thread::Pass));
-        for other in engine.insert_many(others).await.unwrap() {
-            assert_eq!(engine.wait(other, LONG).await.unwrap(), "passed");
+        let others = (0..100).map(|_| Blocker::with(Thread::Pass));
+        for other in engine.client().start_many(others).await.unwrap() {
+            assert_eq!(other.output().timeout(LONG).await.unwrap(), "passed");
         }
     }
-    let ended = engine.wait_ended(blocked.id, LONG).await.unwrap();
+    let ended = blocked.handle.ended().timeout(LONG).await.unwrap();
     assert_eq!(ended.status, Status::Failed);
     let error = ended.last_error.unwrap();
     assert!(error.contains("step block blocks its thread"), "{error}");
     blocked.door.0.open();
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn the_late_outcome_of_a_blocked_step_is_dropped(store: impl Store + Inspect) {
     let mut blocked = blocked(store).await;
     let engine = &blocked.engine;
-    let ended = engine.wait_ended(blocked.id, LONG).await.unwrap();
+    let ended = blocked.handle.ended().timeout(LONG).await.unwrap();
     blocked.door.0.open();
     blocked.left.recv().await.unwrap();
-    assert!(engine.shutdown().await.in_time);
-    let after = engine.get(blocked.id).await.unwrap().unwrap();
+    engine.shutdown().await.unwrap();
+    let after = blocked.handle.instance().await.unwrap();
     assert_eq!(
         (after.status, after.revision),
         (Status::Failed, ended.revision)
@@ -144,11 +146,13 @@ async fn a_shutdown_does_not_wait_for_a_step_that_blocks_its_thread(store: impl 
     let blocked = blocked(store).await;
     let engine = &blocked.engine;
     let stopped = tokio::time::timeout(LONG, engine.shutdown()).await;
-    assert!(!stopped.expect("the shutdown ends").in_time);
+    let late = stopped.expect("the shutdown ends").unwrap_err();
+    assert!(matches!(late, Error::Shutdown(_)), "{late:?}");
     blocked.door.0.open();
     // The worker counts as expired, so that maintenance on another node gives its claims back.
-    let workers = engine.workers().await.unwrap();
-    let now = engine.now().await.unwrap();
+    let admin = engine.client().admin();
+    let workers = admin.workers().await.unwrap();
+    let now = admin.now().await.unwrap();
     assert!(
         workers.iter().all(|worker| worker.lease_expires_at <= now),
         "{workers:?}"

@@ -8,10 +8,10 @@
 use crate::support;
 use crate::support::through::Through;
 use crate::support::{LONG, insert};
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
-use outlast::{Count, EngineBuilder, Filter};
-use outlast_core::{Answer, Inspect, Store};
-use outlast_sqlite::Sqlite;
+use outlast::store::{Answer, Count, Filter, Inspect, Store};
+use outlast::{Client, Failure, Handle, Note, Roles, Sqlite, Status};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -36,9 +36,9 @@ macro_rules! on_both_databases {
                 async fn $name() {
                     let folder = tempfile::tempdir().unwrap();
                     let file = folder.path().join("outlast.db");
-                    let store = outlast_sqlite::Sqlite::open(&file).unwrap();
+                    let store = outlast::Sqlite::open(&file).unwrap();
                     super::$name(store.clone(), &format!("sqlite {}", file.display())).await;
-                    outlast_core::Store::close(&store).await;
+                    outlast::store::Store::close(&store).await;
                 }
             )+
         }
@@ -76,8 +76,7 @@ struct Victim {
     handled: Arc<AtomicU32>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Fate {
     /// Never ends in the worker.
     Linger,
@@ -127,22 +126,22 @@ impl Machine for Victim {
         } else if let Fate::Steady(time) = state {
             tokio::time::sleep(time).await;
         }
-        Ok(Outcome::done(Ended {
+        done(Ended {
             by: if self.dies { "worker" } else { "test" }.into(),
             attempt: cx.attempt(),
             crashes: cx.crashes(),
             handled: self.handled.load(Ordering::SeqCst),
-        }))
+        })
     }
 
     async fn on_failure(&self, _: Fate, failure: Failure, _: &Context) -> StepResult<Self> {
         self.handled.fetch_add(1, Ordering::SeqCst);
-        Ok(Outcome::fail(failure))
+        fail(failure)
     }
 }
 
 fn builder(store: impl Store + Inspect, victim: &Victim) -> EngineBuilder {
-    let builder = Engine::builder(store).machine(victim.clone());
+    let builder = Engine::builder(store).register(victim.clone());
     let builder = builder.queue("default", 4).lease(LEASE);
     builder.poll_interval(Duration::from_millis(50))
 }
@@ -268,9 +267,10 @@ impl Worker {
     /// `SIGSTOP`, at a moment when the worker does not lock the file of the database.
     async fn freeze(&self, client: &Client) {
         const PATIENCE: Duration = Duration::from_secs(1);
+        let admin = client.admin();
         loop {
             self.signal("-STOP");
-            let write = client.resume("nobody's", Note::by("the test"));
+            let write = admin.resume("nobody's", Note::by("the test"));
             if tokio::time::timeout(PATIENCE, write).await.is_ok() {
                 return;
             }
@@ -287,8 +287,8 @@ impl Drop for Worker {
     }
 }
 
-fn running(id: Id<Victim>) -> String {
-    format!("running {id}")
+fn running(victim: &Handle<Victim>) -> String {
+    format!("running {}", victim.id())
 }
 
 async fn the_step_of_a_killed_worker_runs_again_as_a_new_attempt_without_on_failure<S>(
@@ -299,15 +299,15 @@ async fn the_step_of_a_killed_worker_runs_again_as_a_new_attempt_without_on_fail
 {
     let mut worker = Worker::start(place);
     let client = Client::new(store.clone());
-    let id = insert(&client, New::<Victim>(Fate::Linger)).await;
-    worker.says(&running(id));
+    let handle = insert(&client, Victim::with(Fate::Linger)).await;
+    worker.says(&running(&handle));
     worker.kill();
     // Its lease has not expired, so the claim is still held.
-    let held = client.get(id).await.unwrap().unwrap();
+    let held = handle.instance().await.unwrap();
     assert_eq!((held.status, held.attempt), (Status::Executing, 0));
 
     let engine = builder(store, &Victim::default()).start().await.unwrap();
-    let ended = engine.wait(id, LONG).await.unwrap();
+    let ended = handle.output().timeout(LONG).await.unwrap();
 
     let expected = Ended {
         by: "test".into(),
@@ -317,8 +317,8 @@ async fn the_step_of_a_killed_worker_runs_again_as_a_new_attempt_without_on_fail
     };
     assert_eq!(ended, expected);
     // The dead worker is no longer listed.
-    assert_eq!(engine.workers().await.unwrap().len(), 1);
-    engine.shutdown().await;
+    assert_eq!(engine.client().admin().workers().await.unwrap().len(), 1);
+    engine.shutdown().await.unwrap();
 }
 
 /// Four instances run, some are claimed ahead, and the others are in the queue.
@@ -328,24 +328,23 @@ where
 {
     let mut worker = Worker::start(place);
     let client = Client::new(store.clone());
-    let news = (0..10).map(|_| New::<Victim>(Fate::Linger));
-    let inserted = client.insert_many(news).await.unwrap();
-    let ids: Vec<_> = inserted.iter().map(|new| new.id().unwrap()).collect();
+    let news = (0..10).map(|_| Victim::with(Fate::Linger));
+    let handles = client.start_many(news).await.unwrap();
     let ran: BTreeSet<String> = (0..4).map(|_| worker.next_message()).collect();
     worker.kill();
 
     let victim = Victim::default();
     let engine = builder(store, &victim).start().await.unwrap();
-    for id in ids {
-        let ended = engine.wait(id, LONG).await.unwrap();
+    for handle in handles {
+        let ended = handle.output().timeout(LONG).await.unwrap();
         assert_eq!((ended.by.as_str(), ended.handled), ("test", 0));
-        if ran.contains(&running(id)) {
-            assert_eq!((ended.attempt, ended.crashes), (1, 1), "{id} ran");
+        if ran.contains(&running(&handle)) {
+            assert_eq!((ended.attempt, ended.crashes), (1, 1), "{handle:?} ran");
         }
     }
     assert_eq!(ran.len(), 4, "{ran:?}");
     assert_eq!(victim.steps.load(Ordering::SeqCst), 10);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn the_late_outcome_of_a_worker_that_was_declared_dead_is_dropped<S>(store: S, place: &str)
@@ -355,26 +354,26 @@ where
     let zombie = Worker::start(place);
     let engine = builder(store.clone(), &Victim::default());
     let client = Client::new(store);
-    let id = insert(&client, New::<Victim>(Fate::Haunt)).await;
-    zombie.says(&running(id));
+    let handle = insert(&client, Victim::with(Fate::Haunt)).await;
+    zombie.says(&running(&handle));
     zombie.freeze(&client).await;
     let engine = engine.start().await.unwrap();
-    let ended = engine.wait(id, LONG).await.unwrap();
+    let ended = handle.output().timeout(LONG).await.unwrap();
     assert_eq!((ended.by.as_str(), ended.attempt), ("test", 1));
-    let before = engine.get(id).await.unwrap().unwrap();
+    let before = handle.instance().await.unwrap();
 
     zombie.signal("-CONT");
     // Its heartbeat finds that it was declared dead. The step is cancelled, its outcome dropped.
     zombie.says("cancelled");
-    zombie.says(&format!("lost {id}"));
+    zombie.says(&format!("lost {}", handle.id()));
 
-    let after = engine.get(id).await.unwrap().unwrap();
+    let after = handle.instance().await.unwrap();
     assert_eq!(after, before);
     // The worker has registered again, and runs steps.
-    assert_eq!(engine.workers().await.unwrap().len(), 2);
-    engine.shutdown().await;
-    let next = insert(&client, New::<Victim>(Fate::Linger)).await;
-    zombie.says(&running(next));
+    assert_eq!(engine.client().admin().workers().await.unwrap().len(), 2);
+    engine.shutdown().await.unwrap();
+    let next = insert(&client, Victim::with(Fate::Linger)).await;
+    zombie.says(&running(&next));
 }
 
 async fn a_step_that_takes_its_worker_down_too_often_fails_its_instance<S>(store: S, place: &str)
@@ -384,20 +383,20 @@ where
     let maintenance = builder(store, &Victim::default());
     let maintenance = maintenance.roles(Roles::MAINTENANCE).crashes_max(1);
     let maintenance = maintenance.start().await.unwrap();
-    let id = insert(&maintenance, New::<Victim>(Fate::Abort)).await;
+    let handle = insert(maintenance.client(), Victim::with(Fate::Abort)).await;
     for _ in 0..2 {
         // The worker may die before it reports that it is ready.
         let mut worker = Worker::spawn(place);
-        worker.says(&running(id));
+        worker.says(&running(&handle));
         worker.dies();
     }
 
-    let failed = maintenance.wait_ended(id, LONG).await.unwrap();
+    let failed = handle.ended().timeout(LONG).await.unwrap();
 
     assert_eq!(failed.status, Status::Failed);
     let reason = failed.last_error.unwrap();
     assert!(reason.contains("took its worker down 2 times"), "{reason}");
-    maintenance.shutdown().await;
+    maintenance.shutdown().await.unwrap();
 }
 
 async fn heartbeats_keep_the_claim_of_a_step_that_runs_for_several_leases<S>(store: S, _place: &str)
@@ -407,16 +406,17 @@ where
     let victim = Victim::default();
     let one = builder(store.clone(), &victim).start().await.unwrap();
     let two = builder(store, &victim).start().await.unwrap();
-    let id = insert(&one, New::<Victim>(Fate::Long)).await;
+    let handle = insert(one.client(), Victim::with(Fate::Long)).await;
 
-    let ended = two.wait(id, LONG).await.unwrap();
+    let handle = two.handle(&handle).await.unwrap();
+    let ended = handle.output().timeout(LONG).await.unwrap();
 
     assert_eq!((ended.attempt, ended.crashes), (0, 0));
     assert_eq!(victim.steps.load(Ordering::SeqCst), 1);
-    let count = two.count(Filter::default()).await.unwrap();
+    let count = two.client().count(Filter::default()).await.unwrap();
     assert_eq!(count, Count::Exactly(1));
-    one.shutdown().await;
-    two.shutdown().await;
+    one.shutdown().await.unwrap();
+    two.shutdown().await.unwrap();
 }
 
 /// The bound is three times the undisturbed time, with the wait for the lease.
@@ -427,9 +427,8 @@ where
     const TIME: Duration = Duration::from_secs(3);
     let maintenance = builder(store.clone(), &Victim::default());
     let maintenance = maintenance.roles(Roles::MAINTENANCE).start().await.unwrap();
-    let news = (0..MANY_SLOTS).map(|_| New::<Victim>(Fate::Steady(TIME)));
-    let inserted = maintenance.insert_many(news).await.unwrap();
-    let ids: Vec<_> = inserted.iter().map(|new| new.id().unwrap()).collect();
+    let news = (0..MANY_SLOTS).map(|_| Victim::with(Fate::Steady(TIME)));
+    let handles = maintenance.client().start_many(news).await.unwrap();
     for _ in 0..2 {
         let mut worker = Worker::spawn_with(place, MANY_SLOTS);
         for _ in 0..MANY_SLOTS {
@@ -440,15 +439,15 @@ where
     let killed = std::time::Instant::now();
     let engine = builder(store, &Victim::default()).queue("default", MANY_SLOTS);
     let engine = engine.start().await.unwrap();
-    for id in ids {
-        let ended = engine.wait(id, LONG).await.unwrap();
+    for handle in handles {
+        let ended = handle.output().timeout(LONG).await.unwrap();
         assert_eq!((ended.by.as_str(), ended.crashes), ("test", 2));
     }
     let took = killed.elapsed();
     eprintln!("done {took:?} after the second kill");
     assert!(took < TIME * 3, "took {took:?}");
-    engine.shutdown().await;
-    maintenance.shutdown().await;
+    engine.shutdown().await.unwrap();
+    maintenance.shutdown().await.unwrap();
 }
 
 /// The test restarts the worker until every instance has ended.
@@ -459,17 +458,16 @@ where
     let maintenance = builder(store, &Victim::default());
     let maintenance = maintenance.roles(Roles::MAINTENANCE).crashes_max(1);
     let maintenance = maintenance.start().await.unwrap();
-    let poison = insert(&maintenance, New::<Victim>(Fate::Abort)).await;
+    let poison = insert(maintenance.client(), Victim::with(Fate::Abort)).await;
     let slow = Fate::Steady as fn(Duration) -> Fate;
-    let news = (0..3).map(|_| New::<Victim>(slow(Duration::from_millis(500))));
-    let inserted = maintenance.insert_many(news).await.unwrap();
-    let innocent: Vec<_> = inserted.iter().map(|new| new.id().unwrap()).collect();
+    let news = (0..3).map(|_| Victim::with(slow(Duration::from_millis(500))));
+    let innocent = maintenance.client().start_many(news).await.unwrap();
     let is_over = async || {
         let filter = Filter {
             statuses: vec![Status::Runnable, Status::Executing],
             ..Filter::default()
         };
-        maintenance.count(filter).await.unwrap() == Count::Exactly(0)
+        maintenance.client().count(filter).await.unwrap() == Count::Exactly(0)
     };
     let mut deaths = 0;
     let mut worker = Worker::spawn(place);
@@ -481,13 +479,13 @@ where
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let failed = maintenance.wait_ended(poison, LONG).await.unwrap();
+    let failed = poison.ended().timeout(LONG).await.unwrap();
     assert_eq!(failed.status, Status::Failed);
-    for id in innocent {
-        let ended = maintenance.wait_ended(id, LONG).await.unwrap();
+    for handle in innocent {
+        let ended = handle.ended().timeout(LONG).await.unwrap();
         assert_eq!(ended.status, Status::Done, "{:?}", ended.last_error);
     }
     eprintln!("failed after {deaths} deaths");
     assert!(deaths >= 2);
-    maintenance.shutdown().await;
+    maintenance.shutdown().await.unwrap();
 }

@@ -4,9 +4,10 @@
 
 use crate::support::through::{Break, Through};
 use crate::support::{LONG, eventually, insert, on_both_stores};
-use outlast::EngineBuilder;
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
-use outlast_core::{Inspect, Store};
+use outlast::store::{Inspect, Store};
+use outlast::{Client, Durable, New, Workflow};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -35,8 +36,7 @@ impl Noted {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Two {
     First,
     Second,
@@ -51,11 +51,11 @@ impl Machine for Noted {
         match state {
             Two::First => {
                 self.first.fetch_add(1, Ordering::SeqCst);
-                Ok(Outcome::next(Two::Second))
+                next(Two::Second)
             }
             Two::Second => {
                 self.second.fetch_add(1, Ordering::SeqCst);
-                Ok(Outcome::done(()))
+                done(())
             }
         }
     }
@@ -65,11 +65,13 @@ impl Machine for Noted {
 #[derive(Clone, Default)]
 struct NotedFlow(Noted);
 
-impl Workflow for NotedFlow {
+impl Durable for NotedFlow {
     const NAME: &'static str = "noted_flow";
     type Input = ();
     type Output = ();
+}
 
+impl Workflow for NotedFlow {
     async fn run(&self, flow: Flow, (): ()) -> FlowResult<()> {
         let noted = &self.0;
         let (first, second) = (noted.first.clone(), noted.second.clone());
@@ -155,17 +157,17 @@ impl Freeze {
 
 /// Runs an instance whose worker freezes at its first call of `verb`. No step may start before the
 /// lease is renewed.
-async fn freeze_at<S, M>(
+async fn freeze_at<S, D>(
     store: S,
     verb: &'static str,
     noted: &Noted,
-    new: New<M>,
+    new: New<D>,
     register: impl FnOnce(EngineBuilder) -> EngineBuilder,
 ) where
     S: Store + Inspect + Clone,
-    M: Machine,
+    D: Durable,
 {
-    let id = insert(&Client::new(store.clone()), new).await;
+    let handle = insert(&Client::new(store.clone()), new).await;
     let freeze = Freeze::of(verb);
     let delays = freeze.clone();
     let frozen = Through::new(store).delaying(move |verb| delays.delay(verb));
@@ -179,9 +181,9 @@ async fn freeze_at<S, M>(
     freeze.thaw_late().await;
     assert_eq!(noted.started(), before, "a step started past the lease");
     freeze.end();
-    engine.wait(id, LONG).await.unwrap();
+    handle.output().timeout(LONG).await.unwrap();
     assert_eq!(noted.started(), (1, 1));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_claim_answered_after_its_lease_has_expired_is_not_started<S>(store: S)
@@ -189,9 +191,9 @@ where
     S: Store + Inspect + Clone,
 {
     let noted = Noted::default();
-    let new = New::<Noted>(Two::First);
+    let new = Noted::with(Two::First);
     let machine = noted.clone();
-    freeze_at(store, "claim", &noted, new, |it| it.machine(machine)).await;
+    freeze_at(store, "claim", &noted, new, |it| it.register(machine)).await;
 }
 
 async fn the_next_step_after_a_late_commit_is_not_started<S>(store: S)
@@ -199,9 +201,9 @@ where
     S: Store + Inspect + Clone,
 {
     let noted = Noted::default();
-    let new = New::<Noted>(Two::First);
+    let new = Noted::with(Two::First);
     let machine = noted.clone();
-    freeze_at(store, "commit", &noted, new, |it| it.machine(machine)).await;
+    freeze_at(store, "commit", &noted, new, |it| it.register(machine)).await;
 }
 
 async fn the_next_step_of_a_workflow_after_a_late_commit_is_not_started<S>(store: S)
@@ -210,6 +212,6 @@ where
 {
     let noted = Noted::default();
     let flow = NotedFlow(noted.clone());
-    let new = Run::<NotedFlow>(());
-    freeze_at(store, "commit", &noted, new, |it| it.workflow(flow)).await;
+    let new = NotedFlow::with(());
+    freeze_at(store, "commit", &noted, new, |it| it.register(flow)).await;
 }

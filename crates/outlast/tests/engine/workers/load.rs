@@ -4,8 +4,8 @@
 
 use crate::support::on_both_stores;
 use outlast::prelude::*;
-use outlast::{Count, Filter, ListRequest, NewSignal, Target};
-use outlast_core::{Inspect, Store};
+use outlast::store::{Count, Delivery, Filter, Inspect, ListRequest, Store, limits};
+use outlast::{Client, Handle, New, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,8 +30,7 @@ struct Mixed {
     ended: Arc<AtomicU64>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Mix {
     Chain { left: u8, number: u64 },
     Wait { number: u64 },
@@ -44,19 +43,15 @@ enum Mix {
     End { number: u64 },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Add {
     number: u64,
 }
 
-impl Signal for Add {
-    const NAME: &'static str = "add";
-}
-
 impl Mixed {
-    fn end(&self, number: u64) -> Outcome<Mixed> {
+    fn end(&self, number: u64) -> StepResult<Mixed> {
         self.ended.fetch_add(1, Ordering::SeqCst);
-        Outcome::done(number)
+        done(number)
     }
 }
 
@@ -66,33 +61,31 @@ impl Machine for Mixed {
     type Output = u64;
 
     async fn step(&self, state: Mix, cx: &Context) -> StepResult<Self> {
-        Ok(match state {
+        match state {
             Mix::Chain { left: 0, number } | Mix::End { number } => self.end(number),
-            Mix::Chain { left, number } => Outcome::next(Mix::Chain {
+            Mix::Chain { left, number } => next(Mix::Chain {
                 left: left - 1,
                 number,
             }),
             // The number comes with the signal.
-            Mix::Wait { number } => wait_for([Add::NAME]).then(Mix::Waited { number }),
+            Mix::Wait { number } => wait_for::<Add>().then(Mix::Waited { number }),
             Mix::Waited { number } => match cx.received::<Add>()? {
                 Some(add) => self.end(number + add.number),
-                None => Outcome::fail("woken without its signal"),
+                None => fail("woken without its signal"),
             },
-            Mix::Timeout { number } => wait_for([Add::NAME])
+            Mix::Timeout { number } => wait_for::<Add>()
                 .timeout(Duration::from_millis(100))
                 .then(Mix::TimedOut { number }),
             Mix::TimedOut { number } => match cx.received::<Add>()? {
-                Some(_) => Outcome::fail("a signal came that the test did not send"),
+                Some(_) => fail("a signal came that the test did not send"),
                 None => self.end(number),
             },
-            Mix::Retry { .. } if cx.attempt() == 0 => {
-                Outcome::retry(Duration::from_millis(20), "not yet")
-            }
+            Mix::Retry { .. } if cx.attempt() == 0 => retry(Duration::from_millis(20), "not yet"),
             Mix::Retry { number } => self.end(number),
             Mix::Parent { number } => {
                 let children = (0..CHILDREN).map(|nth| {
                     let number = number * CHILDREN + nth;
-                    New::<Mixed>(Mix::End { number }).queue("children")
+                    Mixed::with(Mix::End { number }).queue("children")
                 });
                 fan_out(children).then(Mix::Join)
             }
@@ -101,7 +94,7 @@ impl Machine for Mixed {
                 let outputs = outputs.map(|child| child.into_output());
                 self.end(outputs.sum::<Result<u64, _>>()?)
             }
-        })
+        }
     }
 }
 
@@ -114,28 +107,28 @@ fn everything() -> (Vec<New<Mixed>>, u64) {
         news.push(new);
     };
     for number in 0..CHAINS {
-        add(number, New::<Mixed>(Mix::Chain { left: 2, number }));
+        add(number, Mixed::with(Mix::Chain { left: 2, number }));
     }
     for number in 0..WAITS {
         // The signal adds as much again.
-        let new = New::<Mixed>(Mix::Wait { number });
+        let new = Mixed::with(Mix::Wait { number });
         add(2 * number, new.queue("waits").key(number.to_string()));
     }
     for number in 0..TIMEOUTS {
-        add(number, New::<Mixed>(Mix::Timeout { number }).queue("waits"));
+        add(number, Mixed::with(Mix::Timeout { number }).queue("waits"));
     }
     for number in 0..RETRIES {
-        add(number, New::<Mixed>(Mix::Retry { number }).queue("waits"));
+        add(number, Mixed::with(Mix::Retry { number }).queue("waits"));
     }
     for number in 0..PARENTS {
         let children = (0..CHILDREN)
             .map(|nth| number * CHILDREN + nth)
             .sum::<u64>();
         // The children and the parent both count.
-        add(2 * children, New::<Mixed>(Mix::Parent { number }));
+        add(2 * children, Mixed::with(Mix::Parent { number }));
     }
     for number in 0..KEYED {
-        let new = New::<Mixed>(Mix::End { number }).queue("keyed");
+        let new = Mixed::with(Mix::End { number }).queue("keyed");
         add(number, new.partition_key((number % KEYS).to_string()));
     }
     (news, sum)
@@ -148,26 +141,26 @@ where
     let (news, expected_sum) = everything();
     assert_eq!(news.len() as u64 + PARENTS * CHILDREN, TOTAL);
     let machine = Mixed::default();
-    let engine = Engine::builder(store).machine(machine.clone());
+    let engine = Engine::builder(store).register(machine.clone());
     let engine = engine.queue("default", 2_000).queue("waits", 2_000);
     let engine = engine.queue("children", 2_000).queue("keyed", 500);
     let engine = engine.start().await.unwrap();
     let begun = Instant::now();
 
     let client = engine.client().clone();
-    let inserts = tokio::spawn(async move { client.insert_many(news).await.unwrap() });
+    let inserts = tokio::spawn(async move { client.start_many(news).await.unwrap() });
     // A signal to an instance that is not stored yet is sent again.
-    signal_all_waits(&engine).await;
+    signal_all_waits(engine.client()).await;
     let inserted = inserts.await.unwrap();
-    assert!(inserted.iter().all(|new| new.is_new()));
+    assert!(inserted.iter().all(Handle::is_new));
     eprintln!("inserted after {:?}", begun.elapsed());
     wait_for_all_ends(&machine, begun).await;
     eprintln!("ended after {:?}", begun.elapsed());
-    assert!(engine.shutdown().await.in_time);
+    engine.shutdown().await.unwrap();
 
-    let counted = statuses(&engine).await;
+    let counted = statuses(engine.client()).await;
     assert_eq!(counted, [(Status::Done.as_str(), TOTAL)].into());
-    assert_eq!(outputs(&engine).await, (TOTAL, expected_sum));
+    assert_eq!(outputs(engine.client()).await, (TOTAL, expected_sum));
     eprintln!("counted after {:?}", begun.elapsed());
 }
 
@@ -178,11 +171,10 @@ async fn signal_all_waits(client: &Client) {
         for numbers in missing.chunks(1_000) {
             let signals = numbers.iter().map(|number| {
                 let key = number.to_string();
-                let target = Target::from(Mixed::key(key.clone()));
-                let payload = outlast::Json::of(&Add { number: *number }).unwrap();
-                NewSignal::new(target, Add::NAME, payload).dedup_key(key)
+                let add = Add { number: *number };
+                add.to(Mixed::key(key.clone())).unwrap().dedup_key(key)
             });
-            let answers = client.signal_rows(signals.collect()).await.unwrap();
+            let answers = client.admin().signal_rows(signals.collect()).await.unwrap();
             for (number, answer) in numbers.iter().zip(answers) {
                 match answer {
                     Delivery::Delivered { .. } => {}
@@ -250,7 +242,7 @@ async fn outputs(client: &Client) -> (u64, u64) {
     loop {
         let request = ListRequest {
             before,
-            limit: outlast::limits::PAGE_MAX,
+            limit: limits::PAGE_MAX,
             values: true,
             ..ListRequest::default()
         };

@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use crate::support::through::{Break, Through};
+use outlast::Roles;
 use outlast::prelude::*;
+use outlast::store::ManualClock;
 use outlast_conformance::Model;
-use outlast_core::ManualClock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
@@ -39,7 +40,7 @@ async fn a_starting_node_reaps_no_worker_before_one_lease_has_passed() {
     assert!(first - begun >= LEASE, "after {:?}", first - begun);
     let second = reaps.recv().await.unwrap();
     assert!(second - first < LEASE, "the node reaps often from then on");
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,7 +52,7 @@ async fn no_worker_is_reaped_before_one_lease_after_an_outage_of_the_database() 
         assert!(next - broken >= LEASE, "after {:?}", next - broken);
         broken = next;
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,5 +65,5 @@ async fn a_node_that_was_suspended_reaps_no_worker_before_one_lease_has_passed()
     let back = Instant::now();
     let next = reaps.recv().await.unwrap();
     assert!(next - back >= LEASE, "after {:?}", next - back);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use crate::support::{LONG, insert, on_both_stores};
+use outlast::Client;
 use outlast::prelude::*;
-use outlast_core::{ClaimRequest, Inspect, MachineVersion, NewWorker, ReapRequest, Store};
+use outlast::store::{ClaimRequest, Inspect, MachineVersion, NewWorker, ReapRequest, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Semaphore;
@@ -36,8 +37,7 @@ impl Watched {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Suspicion {
     Suspected,
     Innocent,
@@ -56,7 +56,7 @@ impl Machine for Watched {
             let _closed = self.begin.acquire().await;
             self.running.fetch_sub(1, Ordering::SeqCst);
         }
-        Ok(Outcome::done(()))
+        done(())
     }
 }
 
@@ -97,18 +97,18 @@ where
     let client = Client::new(store.clone());
     let mut all = Vec::new();
     for _ in 0..10 {
-        all.push(insert(&client, New::<Watched>(Suspicion::Suspected)).await);
+        all.push(insert(&client, Watched::with(Suspicion::Suspected)).await);
     }
     crash(&store, 2, 10).await;
     // No step goes on before all ten run.
     let watched = Watched::new(10);
     watched.begin.close();
     let engine = crate::support::running(store, watched.clone()).await;
-    for id in all {
-        engine.wait(id, LONG).await.unwrap();
+    for handle in all {
+        handle.output().timeout(LONG).await.unwrap();
     }
     assert_eq!(watched.most.load(Ordering::SeqCst), 10);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 /// With ten slots, two run together after four crashes in a row.
@@ -119,20 +119,20 @@ where
     let client = Client::new(store.clone());
     let mut quarantined = Vec::new();
     for _ in 0..6 {
-        quarantined.push(insert(&client, New::<Watched>(Suspicion::Suspected)).await);
+        quarantined.push(insert(&client, Watched::with(Suspicion::Suspected)).await);
     }
     crash(&store, 4, 6).await;
     let watched = Watched::new(2);
     let engine = crate::support::running(store, watched.clone()).await;
     // Meanwhile two instances in quarantine run and wait.
     for _ in 0..5 {
-        let innocent = insert(&engine, New::<Watched>(Suspicion::Innocent)).await;
-        engine.wait(innocent, LONG).await.unwrap();
+        let innocent = insert(engine.client(), Watched::with(Suspicion::Innocent)).await;
+        innocent.output().timeout(LONG).await.unwrap();
     }
     watched.begin.close();
-    for id in quarantined {
-        engine.wait(id, LONG).await.unwrap();
+    for handle in quarantined {
+        handle.output().timeout(LONG).await.unwrap();
     }
     assert_eq!(watched.most.load(Ordering::SeqCst), 2);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }

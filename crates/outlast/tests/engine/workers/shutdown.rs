@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use crate::support::through::{Break, Through};
-use crate::support::{LONG, eventually, insert, on_both_stores};
+use crate::support::{LONG, deliver, eventually, insert, on_both_stores};
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
-use outlast::{EngineBuilder, Filter, Instance, ListRequest};
-use outlast_core::{Inspect, Store};
+use outlast::store::{Count, Delivery, Filter, Inspect, Instance, ListRequest, Store, limits};
+use outlast::{Client, Error, Status};
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,8 +51,7 @@ impl Patience {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Pace {
     /// Ends when the engine shuts down.
     UntilStop,
@@ -65,12 +65,8 @@ enum Pace {
     End,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Go;
-
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
 
 impl Machine for Patience {
     const NAME: &'static str = "patience";
@@ -79,26 +75,26 @@ impl Machine for Patience {
 
     async fn step(&self, state: Pace, cx: &Context) -> StepResult<Self> {
         self.started.add_permits(1);
-        Ok(match state {
+        match state {
             Pace::UntilStop => {
                 stopping(cx).await;
-                Outcome::done(cx.attempt())
+                done(cx.attempt())
             }
             Pace::ThenOn => {
                 stopping(cx).await;
-                Outcome::next(Pace::End)
+                next(Pace::End)
             }
             Pace::Gate => {
                 stopping(cx).await;
                 self.started.add_permits(1);
                 self.gate.acquire().await?.forget();
-                Outcome::done(cx.attempt())
+                done(cx.attempt())
             }
-            Pace::Wait => wait_for([Go::NAME]).then(Pace::End),
-            Pace::Long if self.ends => Outcome::done(cx.attempt()),
+            Pace::Wait => wait_for::<Go>().then(Pace::End),
+            Pace::Long if self.ends => done(cx.attempt()),
             Pace::Long => pending().await,
-            Pace::End => Outcome::done(cx.attempt()),
-        })
+            Pace::End => done(cx.attempt()),
+        }
     }
 }
 
@@ -109,7 +105,7 @@ async fn stopping(cx: &Context) {
 }
 
 fn builder(store: impl Store + Inspect, machine: &Patience) -> EngineBuilder {
-    let builder = Engine::builder(store).machine(machine.clone());
+    let builder = Engine::builder(store).register(machine.clone());
     builder.queue("default", 2).grace(LONG)
 }
 
@@ -123,12 +119,18 @@ async fn all(client: &Client) -> Vec<Instance> {
 
 /// Checks that no worker and no claim is left after the shutdown of the only engine (I11).
 async fn nothing_is_left(client: &Client) {
-    assert_eq!(client.workers().await.unwrap(), []);
+    assert_eq!(client.admin().workers().await.unwrap(), []);
     let executing = all(client).await.into_iter();
     let executing: Vec<_> = executing
         .filter(|instance| instance.status == Status::Executing || instance.locked_by.is_some())
         .collect();
     assert_eq!(executing, []);
+}
+
+/// Shuts an engine down whose steps do not end within the grace.
+async fn ends_late(engine: &Engine) {
+    let late = engine.shutdown().await.unwrap_err();
+    assert!(matches!(late, Error::Shutdown(_)), "{late:?}");
 }
 
 async fn a_step_that_ends_within_the_grace_has_its_outcome_written<S>(store: S)
@@ -137,14 +139,14 @@ where
 {
     let machine = Patience::new(true);
     let engine = builder(store.clone(), &machine).start().await.unwrap();
-    let id = insert(&engine, New::<Patience>(Pace::UntilStop)).await;
+    let handle = insert(engine.client(), Patience::with(Pace::UntilStop)).await;
     machine.started(1).await;
 
-    let stopped = engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 
-    assert!(stopped.in_time);
     let client = Client::new(store);
-    assert_eq!(client.wait(id, Duration::ZERO).await.unwrap(), 0);
+    let handle = client.handle(&handle).await.unwrap();
+    assert_eq!(handle.output().timeout(Duration::ZERO).await.unwrap(), 0);
     nothing_is_left(&client).await;
 }
 
@@ -155,14 +157,13 @@ where
     let stuck = Patience::new(false);
     let engine = builder(store.clone(), &stuck).grace(Duration::from_millis(50));
     let engine = engine.start().await.unwrap();
-    let id = insert(&engine, New::<Patience>(Pace::Long)).await;
+    let handle = insert(engine.client(), Patience::with(Pace::Long)).await;
     stuck.started(1).await;
 
-    let stopped = engine.shutdown().await;
+    ends_late(&engine).await;
 
-    assert!(!stopped.in_time);
     let client = Client::new(store.clone());
-    let given_back = client.get(id).await.unwrap().unwrap();
+    let given_back = handle.instance().await.unwrap();
     assert_eq!(given_back.status, Status::Runnable);
     // One claim and one release.
     assert_eq!(given_back.revision.0, 2);
@@ -170,8 +171,8 @@ where
     nothing_is_left(&client).await;
 
     let other = builder(store, &Patience::new(true)).start().await.unwrap();
-    assert_eq!(other.wait(id, LONG).await.unwrap(), 0);
-    other.shutdown().await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 0);
+    other.shutdown().await.unwrap();
 }
 
 async fn claims_that_were_not_started_are_given_back_untouched<S>(store: S)
@@ -180,13 +181,13 @@ where
 {
     let machine = Patience::new(true);
     let client = Client::new(store.clone());
-    let steps = (0..10).map(|_| New::<Patience>(Pace::UntilStop));
-    client.insert_many(steps).await.unwrap();
+    let steps = (0..10).map(|_| Patience::with(Pace::UntilStop));
+    client.start_many(steps).await.unwrap();
     // Two slots, and one claim read ahead.
     let engine = builder(store, &machine).start().await.unwrap();
     machine.started(2).await;
 
-    assert!(engine.shutdown().await.in_time);
+    engine.shutdown().await.unwrap();
 
     let instances = all(&client).await;
     let with = |status, revision| {
@@ -204,13 +205,13 @@ where
 async fn run_ahead_ends_with_the_shutdown<S: Store + Inspect + Clone>(store: S) {
     let machine = Patience::new(true);
     let engine = builder(store.clone(), &machine).start().await.unwrap();
-    let id = insert(&engine, New::<Patience>(Pace::ThenOn)).await;
+    let handle = insert(engine.client(), Patience::with(Pace::ThenOn)).await;
     machine.started(1).await;
 
-    assert!(engine.shutdown().await.in_time);
+    engine.shutdown().await.unwrap();
 
     let client = Client::new(store.clone());
-    let requeued = client.get(id).await.unwrap().unwrap();
+    let requeued = handle.instance().await.unwrap();
     assert_eq!(
         (requeued.status, requeued.step.as_str()),
         (Status::Runnable, "end")
@@ -224,23 +225,23 @@ async fn run_ahead_ends_with_the_shutdown<S: Store + Inspect + Clone>(store: S) 
     nothing_is_left(&client).await;
 
     let other = builder(store, &machine).start().await.unwrap();
-    other.wait(id, LONG).await.unwrap();
-    other.shutdown().await;
+    handle.output().timeout(LONG).await.unwrap();
+    other.shutdown().await.unwrap();
 }
 
 async fn an_engine_claims_nothing_after_its_shutdown<S: Store + Inspect + Clone>(store: S) {
     let machine = Patience::new(true);
     let stopped = builder(store.clone(), &machine).start().await.unwrap();
-    stopped.shutdown().await;
+    stopped.shutdown().await.unwrap();
 
     // A stopped engine is still a client.
-    let id = insert(&stopped, New::<Patience>(Pace::End)).await;
+    let handle = insert(stopped.client(), Patience::with(Pace::End)).await;
     let other = Patience::new(true);
     let other = builder(store, &other).start().await.unwrap();
-    other.wait(id, LONG).await.unwrap();
+    handle.output().timeout(LONG).await.unwrap();
 
     assert_eq!(machine.started.available_permits(), 0);
-    other.shutdown().await;
+    other.shutdown().await.unwrap();
 }
 
 async fn an_instance_woken_by_a_signal_during_the_shutdown_is_left_to_others<S>(store: S)
@@ -249,30 +250,30 @@ where
 {
     let machine = Patience::new(true);
     let engine = builder(store.clone(), &machine).start().await.unwrap();
-    let id = insert(&engine, New::<Patience>(Pace::Wait)).await;
-    engine.wait_settled(id, LONG).await.unwrap();
-    insert(&engine, New::<Patience>(Pace::Gate)).await;
+    let handle = insert(engine.client(), Patience::with(Pace::Wait)).await;
+    handle.settled().timeout(LONG).await.unwrap();
+    insert(engine.client(), Patience::with(Pace::Gate)).await;
     machine.started(2).await;
 
     let signalled = async {
         machine.started(1).await;
-        let answer = engine.signal(id, Go).await.unwrap();
+        let answer = deliver(engine.client(), &handle, Go).await;
         assert!(matches!(answer, Delivery::Delivered { woke: true, .. }));
         machine.gate.add_permits(1);
     };
     let (stopped, ()) = tokio::join!(engine.shutdown(), signalled);
-    assert!(stopped.in_time);
+    stopped.unwrap();
     let client = Client::new(store.clone());
     nothing_is_left(&client).await;
-    let woken = client.get(id).await.unwrap().unwrap();
+    let woken = handle.instance().await.unwrap();
     // A claim under way may have taken the instance, and then gave it back.
     assert_eq!(woken.status, Status::Runnable);
     assert_eq!((woken.attempt, woken.crashes), (0, 0));
     assert_eq!(machine.started.available_permits(), 0, "no step ran");
 
     let other = builder(store, &machine).start().await.unwrap();
-    assert_eq!(other.wait(id, LONG).await.unwrap(), 0);
-    other.shutdown().await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 0);
+    other.shutdown().await.unwrap();
 }
 
 async fn an_idle_engine_shuts_down_without_waiting_for_the_grace<S>(store: S)
@@ -284,7 +285,7 @@ where
     let engine = engine.start().await.unwrap();
     let since = Instant::now();
 
-    assert!(engine.shutdown().await.in_time);
+    engine.shutdown().await.unwrap();
 
     assert!(since.elapsed() < Duration::from_secs(5));
 }
@@ -292,11 +293,11 @@ where
 async fn shutting_down_twice_is_harmless<S: Store + Inspect + Clone>(store: S) {
     let machine = Patience::new(true);
     let engine = builder(store, &machine).start().await.unwrap();
-    let id = insert(&engine, New::<Patience>(Pace::End)).await;
-    engine.wait(id, LONG).await.unwrap();
+    let handle = insert(engine.client(), Patience::with(Pace::End)).await;
+    handle.output().timeout(LONG).await.unwrap();
 
-    assert!(engine.shutdown().await.in_time);
-    assert!(engine.shutdown().await.in_time);
+    engine.shutdown().await.unwrap();
+    engine.shutdown().await.unwrap();
 
     nothing_is_left(engine.client()).await;
 }
@@ -304,12 +305,13 @@ async fn shutting_down_twice_is_harmless<S: Store + Inspect + Clone>(store: S) {
 async fn two_concurrent_shutdowns_are_harmless<S: Store + Inspect + Clone>(store: S) {
     let machine = Patience::new(true);
     let engine = builder(store, &machine).start().await.unwrap();
-    insert(&engine, New::<Patience>(Pace::UntilStop)).await;
+    insert(engine.client(), Patience::with(Pace::UntilStop)).await;
     machine.started(1).await;
 
     let (one, two) = tokio::join!(engine.shutdown(), engine.shutdown());
 
-    assert!(one.in_time && two.in_time);
+    one.unwrap();
+    two.unwrap();
     nothing_is_left(engine.client()).await;
 }
 
@@ -318,11 +320,11 @@ async fn the_worker_is_deregistered_after_every_shutdown<S: Store + Inspect + Cl
     let client = Client::new(store.clone());
     for _ in 0..10 {
         let engine = builder(store.clone(), &Patience::new(true));
-        let engine = engine.lease(outlast::limits::LEASE_MIN);
+        let engine = engine.lease(limits::LEASE_MIN);
         let engine = engine.start().await.unwrap();
-        assert_eq!(client.workers().await.unwrap().len(), 1);
-        engine.shutdown().await;
-        assert_eq!(client.workers().await.unwrap(), []);
+        assert_eq!(client.admin().workers().await.unwrap().len(), 1);
+        engine.shutdown().await.unwrap();
+        assert_eq!(client.admin().workers().await.unwrap(), []);
     }
 }
 
@@ -332,14 +334,14 @@ where
 {
     let stuck = Patience::new(false);
     let engine = builder(store.clone(), &stuck).start().await.unwrap();
-    let id = insert(&engine, New::<Patience>(Pace::Long)).await;
+    let handle = insert(engine.client(), Patience::with(Pace::Long)).await;
     stuck.started(1).await;
 
     drop(engine);
 
     let other = builder(store, &Patience::new(true)).start().await.unwrap();
-    assert_eq!(other.wait(id, LONG).await.unwrap(), 0);
-    other.shutdown().await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 0);
+    other.shutdown().await.unwrap();
 }
 
 async fn a_claim_whose_release_failed_is_given_back_before_the_worker_deregisters<S>(store: S)
@@ -354,13 +356,13 @@ where
     });
     let engine = builder(broken, &stuck).grace(Duration::ZERO);
     let engine = engine.start().await.unwrap();
-    let id = insert(&engine, New::<Patience>(Pace::Long)).await;
+    let handle = insert(engine.client(), Patience::with(Pace::Long)).await;
     stuck.started(1).await;
 
-    assert!(!engine.shutdown().await.in_time);
+    ends_late(&engine).await;
 
     let client = Client::new(store);
-    let given_back = client.get(id).await.unwrap().unwrap();
+    let given_back = handle.instance().await.unwrap();
     assert_eq!(given_back.status, Status::Runnable);
     assert_eq!((given_back.attempt, given_back.crashes), (0, 0));
     nothing_is_left(&client).await;
@@ -370,7 +372,6 @@ where
 mod leftover_tasks {
     use super::*;
     use crate::support::{drop_schema, postgres, unique_schema};
-    use outlast_core::limits;
     use tokio::runtime::Handle;
 
     fn tasks() -> usize {
@@ -381,20 +382,20 @@ mod leftover_tasks {
         let stuck = Patience::new(false);
         let engine = builder(store.clone(), &stuck).grace(Duration::from_millis(20));
         let engine = engine.lease(limits::LEASE_MIN).start().await.unwrap();
-        let ended = insert(&engine, New::<Patience>(Pace::End)).await;
-        engine.wait(ended, LONG).await.unwrap();
-        insert(&engine, New::<Patience>(Pace::Long)).await;
+        let ended = insert(engine.client(), Patience::with(Pace::End)).await;
+        ended.output().timeout(LONG).await.unwrap();
+        insert(engine.client(), Patience::with(Pace::Long)).await;
         stuck.started(2).await;
-        engine.shutdown().await;
-        let count = engine.count(Filter::default()).await.unwrap();
-        assert_eq!(count, outlast::Count::Exactly(2));
+        ends_late(&engine).await;
+        let count = engine.client().count(Filter::default()).await.unwrap();
+        assert_eq!(count, Count::Exactly(2));
     }
 
     /// On one thread. With several, the runtime may still count a task that has ended on another.
     #[tokio::test]
     async fn no_task_is_left_after_a_shutdown_on_sqlite() {
         let before = tasks();
-        let store = outlast_sqlite::Sqlite::in_memory().unwrap();
+        let store = outlast::Sqlite::in_memory().unwrap();
         run_and_stop(store.clone()).await;
         assert_eq!(tasks(), before);
     }

@@ -4,10 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use crate::support::through::{Break, Through};
-use crate::support::{LONG, eventually, insert, on_both_stores};
+use crate::support::{LONG, deliver, eventually, insert, on_both_stores};
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
-use outlast::{EngineBuilder, Instance};
-use outlast_core::{Answer, Commit, Inspect, Store, limits};
+use outlast::store::{
+    Answer, Commit, Count, Delivery, Filter, Inspect, Json, NewInstance, Store, limits,
+};
+use outlast::{Client, Handle, InstanceId, New, Note, Roles, SignalError, Status};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -61,8 +64,7 @@ impl Walk {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Leg {
     One,
     Two,
@@ -75,12 +77,8 @@ enum Leg {
     Retry,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Go;
-
-impl Signal for Go {
-    const NAME: &'static str = "go";
-}
 
 impl Machine for Walk {
     const NAME: &'static str = "walk";
@@ -89,25 +87,25 @@ impl Machine for Walk {
 
     async fn step(&self, state: Leg, cx: &Context) -> StepResult<Self> {
         self.count(cx.step());
-        Ok(match state {
-            Leg::One => Outcome::next(Leg::Two),
-            Leg::Two => Outcome::next(Leg::Three),
-            Leg::Three => Outcome::done(1),
+        match state {
+            Leg::One => next(Leg::Two),
+            Leg::Two => next(Leg::Three),
+            Leg::Three => done(1),
             Leg::UntilLost => {
                 let _dropped = Dropped(self.dropped.clone());
                 self.started.add_permits(1);
                 std::future::pending().await
             }
-            Leg::Parent => fan_out((0..3).map(|_| New::<Walk>(Leg::One))).then(Leg::Join),
+            Leg::Parent => fan_out((0..3).map(|_| Walk::with(Leg::One))).then(Leg::Join),
             Leg::Join => {
                 let outputs = cx.children::<Walk>()?.into_iter();
                 let outputs = outputs.map(|child| child.into_output());
-                Outcome::done(outputs.sum::<Result<usize, _>>()?)
+                done(outputs.sum::<Result<usize, _>>()?)
             }
-            Leg::Wait => wait_for([Go::NAME]).then(Leg::One),
-            Leg::Retry if cx.attempt() < 2 => Outcome::retry(Duration::from_millis(5), "again"),
-            Leg::Retry => Outcome::next(Leg::One),
-        })
+            Leg::Wait => wait_for::<Go>().then(Leg::One),
+            Leg::Retry if cx.attempt() < 2 => retry(Duration::from_millis(5), "again"),
+            Leg::Retry => next(Leg::One),
+        }
     }
 }
 
@@ -121,7 +119,7 @@ impl Drop for Dropped {
 }
 
 fn builder(store: impl Store + Inspect, walk: &Walk) -> EngineBuilder {
-    let builder = Engine::builder(store).machine(walk.clone());
+    let builder = Engine::builder(store).register(walk.clone());
     let builder = builder.queue("default", 4);
     builder.poll_interval(Duration::from_millis(100))
 }
@@ -142,10 +140,6 @@ fn first(
     }
 }
 
-async fn get<M: Machine>(client: &Client, id: Id<M>) -> Instance {
-    client.get(id).await.unwrap().unwrap()
-}
-
 async fn an_outcome_whose_commit_failed_is_written_by_the_next_try<S>(store: S)
 where
     S: Store + Inspect + Clone,
@@ -153,13 +147,13 @@ where
     let walk = Walk::new();
     let broken = Through::new(store).breaking(first("commit", &[Break::Before, Break::Before]));
     let engine = builder(broken, &walk).start().await.unwrap();
-    let id = insert(&engine, New::<Walk>(Leg::Three)).await;
+    let handle = insert(engine.client(), Walk::with(Leg::Three)).await;
 
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
 
     assert_eq!(walk.runs_of("three"), 1, "only the commit was tried again");
-    assert_eq!(get(&engine, id).await.revision.0, 2);
-    engine.shutdown().await;
+    assert_eq!(handle.instance().await.unwrap().revision.0, 2);
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_outcome_whose_commit_lost_its_answer_is_not_written_twice<S>(store: S)
@@ -174,9 +168,9 @@ where
         observed.lock().unwrap().extend(committed.answers.clone());
     });
     let engine = builder(broken, &walk).start().await.unwrap();
-    let id = insert(&engine, New::<Walk>(Leg::Three)).await;
+    let handle = insert(engine.client(), Walk::with(Leg::Three)).await;
 
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
 
     eventually("the commit is tried again", async || {
         answers.lock().unwrap().len() == 2
@@ -184,8 +178,8 @@ where
     .await;
     assert_eq!(answers.lock().unwrap()[1], Answer::Lost);
     assert_eq!(walk.runs_of("three"), 1);
-    assert_eq!(get(&engine, id).await.revision.0, 2);
-    engine.shutdown().await;
+    assert_eq!(handle.instance().await.unwrap().revision.0, 2);
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_large_commit_that_hangs_does_not_hold_up_other_commits<S>(store: S)
@@ -202,23 +196,23 @@ where
         }
     };
     let walk = Walk::new();
-    let engine = Engine::builder(Through::new(store).holding(holding)).machine(walk);
+    let engine = Engine::builder(Through::new(store).holding(holding)).register(walk);
     let engine = engine.queue("default", 100).start().await.unwrap();
     let mut many = Vec::new();
     while !held.load(Ordering::SeqCst) {
-        let new = (0..100).map(|_| New::<Walk>(Leg::Three));
-        many.extend(engine.insert_many(new).await.unwrap());
+        let new = (0..100).map(|_| Walk::with(Leg::Three));
+        many.extend(engine.client().start_many(new).await.unwrap());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 
-    let one = insert(&engine, New::<Walk>(Leg::Three)).await;
-    assert_eq!(engine.wait(one, LONG).await.unwrap(), 1);
+    let one = insert(engine.client(), Walk::with(Leg::Three)).await;
+    assert_eq!(one.output().timeout(LONG).await.unwrap(), 1);
 
     gate.notify_one();
-    for id in many {
-        assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    for handle in many {
+        assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
     }
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 /// The worker does not know the revision of its claim. Only a read of its claims ends that.
@@ -229,17 +223,17 @@ where
     let walk = Walk::new();
     let broken = Through::new(store).breaking(first("commit", &[Break::After]));
     let engine = builder(broken, &walk).start().await.unwrap();
-    let id = insert(&engine, New::<Walk>(Leg::One)).await;
+    let handle = insert(engine.client(), Walk::with(Leg::One)).await;
 
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
 
     for step in ["one", "two", "three"] {
         assert_eq!(walk.runs_of(step), 1, "step {step}");
     }
-    let ended = get(&engine, id).await;
+    let ended = handle.instance().await.unwrap();
     // Claim, one (answer lost), given back, claim, two, three.
     assert_eq!((ended.revision.0, ended.crashes), (6, 0));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 /// As after a fail-over to a standby that lags behind. The row is claimed by this worker, at a
@@ -254,32 +248,33 @@ where
         commit.outcome.keeps_claim() && !forgot.swap(true, Ordering::SeqCst)
     });
     let engine = builder(forgetful, &walk).start().await.unwrap();
-    let id = insert(&engine, New::<Walk>(Leg::One)).await;
+    let handle = insert(engine.client(), Walk::with(Leg::One)).await;
 
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
 
     assert_eq!((walk.runs_of("one"), walk.runs_of("two")), (2, 2));
-    let ended = get(&engine, id).await;
+    let ended = handle.instance().await.unwrap();
     // Claim, one (forgotten), two (lost), given back, claim, one, two, three.
     assert_eq!((ended.revision.0, ended.crashes), (6, 0));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn claims_whose_answer_was_lost_are_given_back<S: Store + Inspect + Clone>(store: S) {
     let walk = Walk::new();
     let client = Client::new(store.clone());
-    let news = (0..10).map(|_| New::<Walk>(Leg::Three));
-    let inserted = client.insert_many(news).await.unwrap();
+    let news = (0..10).map(|_| Walk::with(Leg::Three));
+    let handles = client.start_many(news).await.unwrap();
     let broken = Through::new(store).breaking(first("claim", &[Break::After, Break::Before]));
     let engine = builder(broken, &walk).start().await.unwrap();
 
-    for new in inserted {
-        assert_eq!(engine.wait(new, LONG).await.unwrap(), 1);
-        let ended = engine.get(new.id().unwrap()).await.unwrap().unwrap();
+    for handle in handles {
+        let handle = engine.handle(&handle).await.unwrap();
+        assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
+        let ended = handle.instance().await.unwrap();
         assert_eq!((ended.attempt, ended.crashes), (0, 0));
     }
     assert_eq!(walk.runs_of("three"), 10);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_insert_on_an_idle_engine_takes_the_fast_path<S: Store + Inspect + Clone>(store: S) {
@@ -287,9 +282,9 @@ async fn an_insert_on_an_idle_engine_takes_the_fast_path<S: Store + Inspect + Cl
     let never = |verb| (verb == "claim").then_some(Break::Before);
     let engine = builder(Through::new(store).breaking(never), &walk);
     let engine = engine.start().await.unwrap();
-    let id = insert(&engine, New::<Walk>(Leg::Three)).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
-    engine.shutdown().await;
+    let handle = insert(engine.client(), Walk::with(Leg::Three)).await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
+    engine.shutdown().await.unwrap();
 }
 
 async fn an_insert_on_the_fast_path_that_lost_its_answer_runs_once<S>(store: S)
@@ -299,26 +294,26 @@ where
     let walk = Walk::new();
     let broken = Through::new(store).breaking(first("insert", &[Break::After]));
     let engine = builder(broken, &walk).start().await.unwrap();
-    engine.insert(New::<Walk>(Leg::Three)).await.unwrap_err();
+    engine.start(Walk::with(Leg::Three)).await.unwrap_err();
 
-    let done = outlast::Filter {
+    let done = Filter {
         statuses: vec![Status::Done],
-        ..outlast::Filter::default()
+        ..Filter::default()
     };
     eventually("the instance has ended", async || {
-        engine.count(done.clone()).await.unwrap() == outlast::Count::Exactly(1)
+        engine.client().count(done.clone()).await.unwrap() == Count::Exactly(1)
     })
     .await;
     assert_eq!(walk.runs_of("three"), 1);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 /// An instance that waits for [`Go`].
-async fn parked(engine: &Engine, new: New<Walk>) -> Id<Walk> {
-    let id = insert(engine, new).await;
-    let settled = engine.wait_settled(id, LONG).await.unwrap();
+async fn parked(engine: &Engine, new: New<Walk>) -> Handle<Walk> {
+    let handle = insert(engine.client(), new).await;
+    let settled = handle.settled().timeout(LONG).await.unwrap();
     assert_eq!(settled.status, Status::AwaitingSignal);
-    id
+    handle
 }
 
 async fn a_signal_on_an_idle_engine_takes_the_fast_path<S>(store: S)
@@ -329,19 +324,22 @@ where
     let never = |verb| (verb == "claim").then_some(Break::Before);
     let engine = builder(Through::new(store).breaking(never), &walk).queue("mail", 4);
     let engine = engine.start().await.unwrap();
-    let by_id = parked(&engine, New::<Walk>(Leg::Wait).queue("mail")).await;
-    let by_key = parked(&engine, New::<Walk>(Leg::Wait).key("k")).await;
+    let by_id = parked(&engine, Walk::with(Leg::Wait).queue("mail")).await;
+    let by_key = parked(&engine, Walk::with(Leg::Wait).key("k")).await;
     // A signal without a target frees its slot again.
     for _ in 0..20 {
-        let answer = engine.signal(InstanceId(987_654_321), Go).await.unwrap();
-        assert_eq!(answer, Delivery::NoTarget);
+        let lost = engine.client().signal(InstanceId(987_654_321), Go).await;
+        assert!(
+            matches!(lost, Err(SignalError::NoTarget { .. })),
+            "{lost:?}"
+        );
     }
     let woke = |answer| matches!(answer, Delivery::Delivered { woke: true, .. });
-    assert!(woke(engine.signal(by_id, Go).await.unwrap()));
-    assert_eq!(engine.wait(by_id, LONG).await.unwrap(), 1);
-    assert!(woke(engine.signal(Walk::key("k"), Go).await.unwrap()));
-    assert_eq!(engine.wait(by_key, LONG).await.unwrap(), 1);
-    engine.shutdown().await;
+    assert!(woke(deliver(engine.client(), &by_id, Go).await));
+    assert_eq!(by_id.output().timeout(LONG).await.unwrap(), 1);
+    assert!(woke(deliver(engine.client(), Walk::key("k"), Go).await));
+    assert_eq!(by_key.output().timeout(LONG).await.unwrap(), 1);
+    engine.shutdown().await.unwrap();
 }
 
 async fn the_target_of_a_fast_path_signal_that_lost_its_answer_runs_once<S>(store: S)
@@ -351,14 +349,14 @@ where
     let walk = Walk::new();
     let broken = Through::new(store).breaking(first("deliver", &[Break::After]));
     let engine = builder(broken, &walk).start().await.unwrap();
-    let id = parked(&engine, New::<Walk>(Leg::Wait)).await;
-    engine.signal(id, Go).await.unwrap_err();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    let handle = parked(&engine, Walk::with(Leg::Wait)).await;
+    handle.signal(Go).await.unwrap_err();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
     assert_eq!(walk.runs_of("one"), 1);
-    let ended = get(&engine, id).await;
+    let ended = handle.instance().await.unwrap();
     // Claim, wait, claim (answer lost), given back, claim, one, two, three.
     assert_eq!((ended.revision.0, ended.crashes), (8, 0));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 /// Makes the first call of `verb` wait, before it is carried out or before its answer is returned.
@@ -406,16 +404,16 @@ impl Calls {
 /// Makes a signal fail that might have brought the engine a claim, so that it reads its claims.
 async fn make_unsure(engine: &Engine) {
     let missing = InstanceId(987_654_321);
-    engine.signal(missing, Go).await.unwrap_err();
+    engine.client().signal(missing, Go).await.unwrap_err();
 }
 
 /// Checks that each step has run once, on one claim.
-async fn assert_ran_through(engine: &Engine, walk: &Walk, id: Id<Walk>) {
+async fn assert_ran_through(walk: &Walk, handle: &Handle<Walk>) {
     for step in ["one", "two", "three"] {
         assert_eq!(walk.runs_of(step), 1, "step {step}");
     }
     // Claim, one, two, three.
-    assert_eq!(get(engine, id).await.revision.0, 4);
+    assert_eq!(handle.instance().await.unwrap().revision.0, 4);
 }
 
 async fn a_claim_that_lost_its_answer_is_given_back_while_the_one_before_is_held<S>(store: S)
@@ -428,21 +426,21 @@ where
     // The commit that parks the instance is not answered.
     let broken = broken.delaying(late("commit", Break::After, &gate));
     let engine = builder(broken, &walk).start().await.unwrap();
-    let id = insert(&engine, New::<Walk>(Leg::Wait)).await;
+    let handle = insert(engine.client(), Walk::with(Leg::Wait)).await;
     eventually("the instance is parked", async || {
-        get(&engine, id).await.status == Status::AwaitingSignal
+        handle.instance().await.unwrap().status == Status::AwaitingSignal
     })
     .await;
 
-    engine.signal(id, Go).await.unwrap_err();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    handle.signal(Go).await.unwrap_err();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
 
     assert_eq!(walk.runs_of("one"), 1);
-    let ended = get(&engine, id).await;
+    let ended = handle.instance().await.unwrap();
     // Claim, wait, claim (answer lost), given back, claim, one, two, three.
     assert_eq!((ended.revision.0, ended.crashes), (8, 0));
     gate.notify_one();
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_kept_claim_whose_commit_is_not_answered_yet_is_not_given_back<S>(store: S)
@@ -455,9 +453,9 @@ where
     let broken = Through::new(store).breaking(broken);
     let broken = broken.delaying(late("commit", Break::After, &gate));
     let engine = builder(broken, &walk).start().await.unwrap();
-    let id = insert(&engine, New::<Walk>(Leg::One)).await;
+    let handle = insert(engine.client(), Walk::with(Leg::One)).await;
     eventually("the first step is written", async || {
-        get(&engine, id).await.revision.0 == 2
+        handle.instance().await.unwrap().revision.0 == 2
     })
     .await;
 
@@ -468,9 +466,9 @@ where
     .await;
     gate.notify_one();
 
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
-    assert_ran_through(&engine, &walk, id).await;
-    engine.shutdown().await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
+    assert_ran_through(&walk, &handle).await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_claim_that_goes_on_while_the_engine_reads_its_claims_is_not_given_back<S>(store: S)
@@ -490,14 +488,14 @@ where
     });
     let broken = broken.delaying(late("claims_of", Break::Before, &read_claims));
     let engine = builder(broken, &walk).start().await.unwrap();
-    let id = insert(&engine, New::<Walk>(Leg::One)).await;
+    let handle = insert(engine.client(), Walk::with(Leg::One)).await;
     eventually("the first step has run", async || walk.runs_of("one") == 1).await;
 
     make_unsure(&engine).await;
     eventually("the engine asks for its claims", async || calls.has_asked()).await;
     first_step.notify_one();
     eventually("two steps are written", async || {
-        get(&engine, id).await.revision.0 == 3
+        handle.instance().await.unwrap().revision.0 == 3
     })
     .await;
     read_claims.notify_one();
@@ -507,9 +505,9 @@ where
     .await;
     last_step.notify_one();
 
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
-    assert_ran_through(&engine, &walk, id).await;
-    engine.shutdown().await;
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
+    assert_ran_through(&walk, &handle).await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_signal_of_a_deregistered_worker_is_delivered<S>(store: S)
@@ -518,15 +516,15 @@ where
 {
     let walk = Walk::new();
     let engine = builder(store.clone(), &walk).start().await.unwrap();
-    let id = parked(&engine, New::<Walk>(Leg::Wait)).await;
+    let handle = parked(&engine, Walk::with(Leg::Wait)).await;
     // The test deregisters the worker. The engine notices, and registers again.
-    for worker in engine.workers().await.unwrap() {
+    for worker in engine.client().admin().workers().await.unwrap() {
         store.deregister(worker.id).await.unwrap();
     }
-    engine.signal(id, Go).await.unwrap();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), 1);
+    handle.signal(Go).await.unwrap();
+    assert_eq!(handle.output().timeout(LONG).await.unwrap(), 1);
     assert_eq!(walk.runs_of("one"), 1);
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_claim_whose_release_failed_is_given_back_later<S>(store: S)
@@ -536,19 +534,21 @@ where
     let walk = Walk::new();
     let broken = Through::new(store).breaking(first("release", &[Break::Before]));
     let engine = builder(broken, &walk).start().await.unwrap();
-    let unknown = outlast::NewInstance::new("walk", "unheard_of", outlast::Json::null());
-    let inserted = engine.insert_rows(vec![unknown]).await.unwrap();
-    let id = Id::<Walk>::of(inserted[0].new_id().unwrap());
+    let unknown = NewInstance::new("walk", "unheard_of", Json::null());
+    let admin = engine.client().admin();
+    let inserted = admin.insert_rows(vec![unknown]).await.unwrap();
+    let id = inserted[0].new_id().unwrap();
+    let handle = engine.handle::<Walk>(id).await.unwrap();
 
     // The first release fails. The claim is released later, and so are the next ones.
     eventually("the claim is given back", async || {
-        let instance = get(&engine, id).await;
+        let instance = handle.instance().await.unwrap();
         instance.revision.0 >= 4 && instance.status == Status::Runnable
     })
     .await;
-    let given_back = get(&engine, id).await;
+    let given_back = handle.instance().await.unwrap();
     assert_eq!((given_back.attempt, given_back.crashes), (0, 0));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_worker_that_cannot_renew_its_lease_drops_the_step_of_a_lost_claim<S>(store: S)
@@ -565,26 +565,25 @@ where
     let lease = Duration::from_millis(400);
     let cut_off = builder(broken, &walk).lease(lease).roles(Roles::WORKER);
     let cut_off = cut_off.start().await.unwrap();
-    let id = insert(&cut_off, New::<Walk>(Leg::UntilLost)).await;
+    let handle = insert(cut_off.client(), Walk::with(Leg::UntilLost)).await;
     walk.started.acquire().await.unwrap().forget();
     cut.store(true, Ordering::SeqCst);
 
     // No other node runs steps, so that the released claim stays visible.
     let maintenance = builder(store.clone(), &walk).roles(Roles::MAINTENANCE);
     let maintenance = maintenance.lease(lease).start().await.unwrap();
-    maintenance
-        .pause("default", Note::by("the test"))
-        .await
-        .unwrap();
+    let admin = maintenance.client().admin();
+    admin.pause("default", Note::by("the test")).await.unwrap();
+    let handle = maintenance.handle(&handle).await.unwrap();
     eventually("the claim is given back", async || {
-        get(&maintenance, id).await.status == Status::Runnable
+        handle.instance().await.unwrap().status == Status::Runnable
     })
     .await;
     assert!(
         !walk.dropped.load(Ordering::SeqCst),
         "the worker cannot know yet"
     );
-    let given_back = get(&maintenance, id).await;
+    let given_back = handle.instance().await.unwrap();
     assert_eq!((given_back.attempt, given_back.crashes), (1, 1));
     cut.store(false, Ordering::SeqCst);
 
@@ -592,10 +591,10 @@ where
         walk.dropped.load(Ordering::SeqCst)
     })
     .await;
-    cut_off.shutdown().await;
+    cut_off.shutdown().await.unwrap();
     // The outcome of the step was dropped.
-    assert_eq!(get(&maintenance, id).await, given_back);
-    maintenance.shutdown().await;
+    assert_eq!(handle.instance().await.unwrap(), given_back);
+    maintenance.shutdown().await.unwrap();
 }
 
 /// Every seventh call fails, alternately before and after it is carried out.
@@ -605,7 +604,7 @@ where
 {
     let walk = Walk::new();
     let client = Client::new(store.clone());
-    let mut ids = Vec::new();
+    let mut handles = Vec::new();
     for _ in 0..20 {
         for (leg, output) in [
             (Leg::One, 1),
@@ -613,11 +612,11 @@ where
             (Leg::Wait, 1),
             (Leg::Retry, 1),
         ] {
-            let id = insert(&client, New::<Walk>(leg)).await;
-            ids.push((id, output));
+            let handle = insert(&client, Walk::with(leg)).await;
+            handles.push((handle, output));
         }
     }
-    let ended: Arc<Mutex<HashMap<outlast::InstanceId, u32>>> = Arc::default();
+    let ended: Arc<Mutex<HashMap<InstanceId, u32>>> = Arc::default();
     let observed = ended.clone();
     let calls = AtomicU32::new(0);
     let broken = Through::new(store).breaking(move |verb| {
@@ -648,16 +647,18 @@ where
     });
     let engine = builder(broken, &walk).lease(limits::LEASE_MIN * 100);
     let engine = engine.start().await.unwrap();
-    for (id, _) in &ids {
-        client.signal(*id, Go).await.unwrap();
+    // Only some wait for the signal, and others may have ended.
+    for (handle, _) in &handles {
+        deliver(&client, handle, Go).await;
     }
 
-    for (id, output) in &ids {
-        assert_eq!(engine.wait(*id, LONG).await.unwrap(), *output);
-        assert_eq!(get(&engine, *id).await.crashes, 0);
+    for (handle, output) in &handles {
+        let handle = engine.handle(handle).await.unwrap();
+        assert_eq!(handle.output().timeout(LONG).await.unwrap(), *output);
+        assert_eq!(handle.instance().await.unwrap().crashes, 0);
     }
 
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
     let ended = ended.lock().unwrap();
     // 80 instances, and three children of each of the 20 parents.
     assert_eq!(ended.len(), 80 + 60);

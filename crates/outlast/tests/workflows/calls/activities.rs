@@ -2,8 +2,10 @@
 
 use crate::support::*;
 use outlast::prelude::*;
+use outlast::store::{EventKind, limits};
 use outlast::testing::Harness;
-use outlast::{EventKind, FlowErrorKind, limits};
+use outlast::workflow::FlowErrorKind;
+use outlast::{Job, JobError, Status};
 
 on_both_stores!(
     an_activity_is_retried_with_the_backoff_of_its_job,
@@ -45,34 +47,22 @@ impl<const MAX: u32> Job for Flaky<MAX> {
 }
 
 /// A job that hangs at its first attempt.
-struct Hangs;
-
-impl Job for Hangs {
-    const NAME: &'static str = "hangs";
-    const TIMEOUT: Duration = Duration::from_secs(60);
-    type Args = ();
-    type Output = u32;
-
-    async fn perform(&self, (): (), cx: &Context) -> Result<u32, JobError> {
-        match cx.attempt() {
-            0 => std::future::pending().await,
-            attempt => Ok(attempt + 1),
-        }
+#[job(timeout = MINUTE)]
+async fn hangs(cx: &Context) -> Result<u32, JobError> {
+    match cx.attempt() {
+        0 => std::future::pending().await,
+        attempt => Ok(attempt + 1),
     }
 }
 
-fn flaky() -> Flaky<3> {
-    Flaky(Log::default())
-}
-
 async fn runs<const MAX: u32>(ground: &Ground, log: &Log, code: Script) -> Harness {
-    let worker = ground.worker().workflow(code);
-    let worker = worker.machine(Flaky::<MAX>(log.clone())).machine(Hangs);
+    let worker = ground.worker().register(code);
+    let worker = worker.register(Flaky::<MAX>(log.clone())).register(hangs);
     worker.build().await.unwrap()
 }
 
 async fn an_activity_is_retried_with_the_backoff_of_its_job(ground: Ground) {
-    let code = script(|flow, _| async move { flow.activity(flaky(), 3).await });
+    let code = script(|flow, _| async move { flow.run(Flaky::<3>::with(3)).await });
     let log = Log::default();
     let mut harness = runs::<3>(&ground, &log, code).await;
     let id = begin(&harness, ()).await;
@@ -85,7 +75,7 @@ async fn an_activity_is_retried_with_the_backoff_of_its_job(ground: Ground) {
 
 async fn an_activity_fails_after_the_max_attempts_of_its_job(ground: Ground) {
     let code = script(|flow, _| async move {
-        let error = flow.activity(flaky(), 9).await.unwrap_err();
+        let error = flow.run(Flaky::<3>::with(9)).await.unwrap_err();
         assert_eq!(error.kind(), FlowErrorKind::ActivityFailed);
         Ok(error.to_string())
     });
@@ -100,8 +90,11 @@ async fn an_activity_fails_after_the_max_attempts_of_its_job(ground: Ground) {
 
 async fn the_max_attempts_of_a_call_override_those_of_the_job(ground: Ground) {
     let code = script(|flow, _| async move {
-        let more = flow.activity(flaky(), 5).max_attempts(5).await?;
-        let fewer = flow.activity(flaky(), 2).max_attempts(1).await.unwrap_err();
+        let more = flow.run(Flaky::<3>::with(5).max_attempts(5)).await?;
+        let fewer = flow
+            .run(Flaky::<3>::with(2).max_attempts(1))
+            .await
+            .unwrap_err();
         Ok((more, fewer.to_string()))
     });
     let log = Log::default();
@@ -115,10 +108,9 @@ async fn the_max_attempts_of_a_call_override_those_of_the_job(ground: Ground) {
 async fn the_backoff_of_a_call_overrides_that_of_the_job(ground: Ground) {
     let code = script(|flow, _| async move {
         let longest = Duration::from_millis(500);
-        let activity = flow.activity(flaky(), 5).max_attempts(5);
-        activity
-            .backoff(Duration::from_millis(100), 2.0, longest)
-            .await
+        let flaky = Flaky::<3>::with(5).max_attempts(5);
+        let flaky = flaky.backoff(Duration::from_millis(100), 2.0, longest);
+        flow.run(flaky).await
     });
     let log = Log::default();
     let mut harness = runs::<3>(&ground, &log, code).await;
@@ -132,8 +124,8 @@ async fn the_backoff_of_a_call_overrides_that_of_the_job(ground: Ground) {
 
 async fn an_attempt_is_bounded_by_the_attempt_timeout_of_the_call(ground: Ground) {
     let code = script(|flow, _| async move {
-        let activity = flow.activity(Hangs, ());
-        activity.attempt_timeout(Duration::from_millis(5)).await
+        flow.run(hangs::with().attempt_timeout(Duration::from_millis(5)))
+            .await
     });
     let log = Log::default();
     let mut harness = runs::<3>(&ground, &log, code).await;
@@ -144,8 +136,8 @@ async fn an_attempt_is_bounded_by_the_attempt_timeout_of_the_call(ground: Ground
 
 async fn the_retry_policy_of_an_activity_is_fixed_when_it_is_scheduled(ground: Ground) {
     let code = script(|flow, _| async move {
-        let job = flow.activity(flaky(), 3);
-        let overridden = flow.activity(flaky(), 9).max_attempts(4);
+        let job = flow.run(Flaky::<3>::with(3));
+        let overridden = flow.run(Flaky::<3>::with(9).max_attempts(4));
         let group = flow.all((job, overridden)).await.unwrap_err();
         flow.signal::<Halt>().await?;
         Ok(group.to_string())
@@ -163,7 +155,7 @@ async fn the_retry_policy_of_an_activity_is_fixed_when_it_is_scheduled(ground: G
     let log = Log::default();
     let mut new = runs::<1>(&ground, &log, code).await;
     new.run_all().await;
-    new.signal(id, Halt(0)).await.unwrap();
+    new.client().signal(id, Halt(0)).await.unwrap();
     new.run().await;
     let seen = output(&get(&new, id).await);
     assert_eq!(seen, "flaky failed: gave up after 4 attempts: not at 4");
@@ -173,9 +165,9 @@ async fn the_retry_policy_of_an_activity_is_fixed_when_it_is_scheduled(ground: G
 
 async fn an_activity_runs_on_its_own_queue(ground: Ground) {
     let code = script(|flow, _| async move {
-        let own = flow.activity(flaky(), 1);
-        let other = flow.activity(flaky(), 1).queue("elsewhere").priority(-3);
-        flow.all((own, other.partition_key("p"))).await
+        let other = Flaky::<3>::with(1).queue("elsewhere").priority(-3);
+        let other = flow.run(other.partition_key("p"));
+        flow.all((flow.run(Flaky::<3>::with(1)), other)).await
     });
     let mut harness = ground.runs_only(code).await;
     let id = begin_and_run(&mut harness, ()).await;
@@ -192,7 +184,7 @@ async fn an_activity_runs_on_its_own_queue(ground: Ground) {
 }
 
 async fn retries_of_an_activity_do_not_wake_its_workflow(ground: Ground) {
-    let code = script(|flow, _| async move { flow.activity(flaky(), 3).await });
+    let code = script(|flow, _| async move { flow.run(Flaky::<3>::with(3)).await });
     let log = Log::default();
     let mut harness = runs::<3>(&ground, &log, code).await;
     let id = begin(&harness, ()).await;
@@ -205,35 +197,28 @@ async fn a_directly_inserted_job_keeps_its_own_retry_policy(ground: Ground) {
     let log = Log::default();
     let code = script(|_, _| async move { Ok(()) });
     let mut harness = runs::<3>(&ground, &log, code).await;
-    let id = harness.insert(New::<Flaky<3>>(3)).await.unwrap();
+    let job = harness.start(Flaky::<3>::with(3)).await.unwrap();
     harness.run_all().await;
-    harness.expect(id).await.is_done_with(&3);
+    harness.expect(&job).await.is_done_with(&3);
 }
 
 /// A job that returns the length of its argument.
-struct Measure;
-
-impl Job for Measure {
-    const NAME: &'static str = "measure";
-    type Args = String;
-    type Output = usize;
-
-    async fn perform(&self, what: String, _: &Context) -> Result<usize, JobError> {
-        Ok(what.len())
-    }
+#[job]
+async fn measure(what: String) -> Result<usize, JobError> {
+    Ok(what.len())
 }
 
 async fn an_activity_accepts_arguments_up_to_the_limit_of_a_job(ground: Ground) {
     let largest = limits::JSON_BYTES_MAX - 2;
     let code = script(move |flow, _| async move {
-        let fits = flow.activity(Measure, "x".repeat(largest)).await?;
+        let fits = flow.run(measure::with("x".repeat(largest))).await?;
         let error = flow
-            .activity(Measure, "x".repeat(largest + 1))
+            .run(measure::with("x".repeat(largest + 1)))
             .await
             .unwrap_err();
         Ok((fits, error.kind().as_str()))
     });
-    let worker = ground.worker().workflow(code).machine(Measure);
+    let worker = ground.worker().register(code).register(measure);
     let mut harness = worker.build().await.unwrap();
     let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(
@@ -245,15 +230,14 @@ async fn an_activity_accepts_arguments_up_to_the_limit_of_a_job(ground: Ground) 
 async fn an_invalid_queue_or_key_fails_the_call_and_not_the_workflow(ground: Ground) {
     let code = script(|flow, _| async move {
         let long = || "x".repeat(limits::KEY_BYTES_MAX + 1);
-        let queue = flow.activity(Double, 1).queue("").await.unwrap_err();
+        let queue = flow.run(double::with(1).queue("")).await.unwrap_err();
         let key = flow
-            .child::<Kid>(Say::Give(1))
-            .key(long())
+            .run(Kid::with(Say::Give(1)).key(long()))
             .await
             .unwrap_err();
-        let grouped = flow.all((flow.activity(Double, 1).partition_key(long()),));
+        let grouped = flow.all((flow.run(double::with(1).partition_key(long())),));
         let grouped = grouped.await.unwrap_err();
-        let started = flow.child::<Kid>(Say::Give(1)).queue("").start().await;
+        let started = flow.spawn(Kid::with(Say::Give(1)).queue("")).await;
         let started = started.map(|_| ()).unwrap_err();
         let kinds = [queue, key, grouped, started].map(|error| error.kind().as_str());
         Ok((kinds, number(&flow, "next", 1).await?))

@@ -1,10 +1,11 @@
 //! Inputs of runs, and builds whose input type no longer fits a stored input.
 
 use crate::support::*;
-use outlast::EventKind;
 use outlast::prelude::*;
+use outlast::store::{ClosePolicy, EventKind, Instance};
 use outlast::testing::Harness;
 use outlast::workflow::BLOCKED;
+use outlast::{Durable, Note, Status, Workflow};
 
 on_both_stores!(
     an_input_that_no_longer_decodes_blocks_and_shows_both_sides,
@@ -22,11 +23,13 @@ struct Order {
     number: u64,
 }
 
-impl Workflow for Later {
-    const NAME: &'static str = <Script as Workflow>::NAME;
+impl Durable for Later {
+    const NAME: &'static str = Script::NAME;
     type Input = Order;
     type Output = u64;
+}
 
+impl Workflow for Later {
     async fn run(&self, flow: Flow, order: Order) -> FlowResult<u64> {
         flow.signal::<Go>().await?;
         Ok(order.number)
@@ -36,15 +39,15 @@ impl Workflow for Later {
 /// A workflow that waits, with a child that is terminated when the workflow ends.
 fn waits() -> Script {
     script(|flow, _| async move {
-        let kid = flow.child::<Kid>(Say::Wait);
-        kid.on_parent_close(ClosePolicy::Terminate).start().await?;
+        let kid = Kid::with(Say::Wait).on_parent_close(ClosePolicy::Terminate);
+        flow.spawn(kid).await?;
         flow.signal::<Go>().await?;
         Ok(7)
     })
 }
 
 #[track_caller]
-fn blocked(row: &outlast::Instance) -> &str {
+fn blocked(row: &Instance) -> &str {
     let error = row.last_error.as_deref().unwrap_or_default();
     assert_eq!(row.status, Status::Runnable, "{error}");
     assert!(error.starts_with(BLOCKED), "{error}");
@@ -52,7 +55,7 @@ fn blocked(row: &outlast::Instance) -> &str {
 }
 
 async fn later(ground: &Ground) -> Harness {
-    ground.worker().workflow(Later).build().await.unwrap()
+    ground.worker().register(Later).build().await.unwrap()
 }
 
 async fn an_input_that_no_longer_decodes_blocks_and_shows_both_sides(ground: Ground) {
@@ -72,19 +75,28 @@ async fn an_input_that_no_longer_decodes_blocks_and_shows_both_sides(ground: Gro
     let history = history(&new, id, 1).await;
     assert_eq!(history.len(), before + 1, "the block is recorded once");
     only_event(&history, EventKind::ReplayBlocked);
-    let kids = new.children_of(id.into(), 1).await.unwrap();
+    let kids = new
+        .client()
+        .admin()
+        .children_of(id.into(), 1)
+        .await
+        .unwrap();
     assert!(!kids[0].status.is_terminal(), "the child lives");
     old.run_all().await;
     assert_eq!(output(&get(&old, id).await), json!(7));
 }
 
 async fn a_retried_run_blocks_when_its_input_no_longer_decodes(ground: Ground) {
-    let fails = script(|flow, _| async move { Err::<(), _>(flow.fail("not today")) });
-    let mut old = ground.runs(fails).await;
+    let code = script(|flow, _| async move { flow.fail::<()>("not today") });
+    let mut old = ground.runs(code).await;
     let id = begin_and_run(&mut old, json!({"customer": 1})).await;
     reason(&get(&old, id).await);
     let mut new = later(&ground).await;
-    new.retry(id, outlast::Note::by("somebody")).await.unwrap();
+    new.client()
+        .admin()
+        .retry(id, Note::by("somebody"))
+        .await
+        .unwrap();
     new.run().await;
     blocked(&get(&new, id).await);
 }

@@ -1,6 +1,7 @@
 //! Durable calls: steps, activities, timers, and what they are given.
 
 mod activities;
+mod data;
 mod inputs;
 mod payloads;
 #[cfg(feature = "encryption")]

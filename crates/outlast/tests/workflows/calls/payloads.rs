@@ -2,9 +2,10 @@
 //! the workflow.
 
 use crate::support::*;
-use outlast::EventKind;
-use outlast::limits::{ERROR_BYTES_MAX, JSON_BYTES_MAX};
 use outlast::prelude::*;
+use outlast::store::EventKind;
+use outlast::store::limits::{ERROR_BYTES_MAX, JSON_BYTES_MAX};
+use outlast::{FlowError, Status};
 
 on_both_stores!(
     an_input_that_is_too_large_fails_its_call,
@@ -21,12 +22,8 @@ fn large() -> String {
     "x".repeat(JSON_BYTES_MAX - 1)
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Word(String);
-
-impl Signal for Word {
-    const NAME: &'static str = "word";
-}
 
 /// Whether an error says that a payload is too large, and what to do.
 fn is_clear(error: &FlowError) -> bool {
@@ -36,13 +33,16 @@ fn is_clear(error: &FlowError) -> bool {
 
 async fn an_input_that_is_too_large_fails_its_call(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = || flow.child::<Kid>(Say::Fail(large()));
+        let kid = || Kid::with(Say::Fail(large()));
         let errors = [
-            kid().await.unwrap_err(),
-            kid().start().await.map(|_| ()).unwrap_err(),
-            kid().timeout(SECOND).await.unwrap_err(),
-            flow.activity(Fails, large()).await.unwrap_err(),
-            flow.machine(New::<Fails>(large())).await.unwrap_err(),
+            flow.run(kid()).await.unwrap_err(),
+            flow.spawn(kid()).await.map(|_| ()).unwrap_err(),
+            flow.run(kid()).timeout(SECOND).await.unwrap_err(),
+            flow.run(fails::with(large())).await.unwrap_err(),
+            flow.spawn(fails::with(large()))
+                .await
+                .map(|_| ())
+                .unwrap_err(),
         ];
         flow.sleep(SECOND).await?;
         let kinds = errors.each_ref().map(|error| error.kind().as_str());
@@ -60,8 +60,8 @@ async fn an_input_that_is_too_large_fails_its_call(ground: Ground) {
 
 async fn an_input_that_is_too_large_starts_no_call_of_its_group(ground: Ground) {
     let code = script(|flow, _| async move {
-        let large = || flow.child::<Kid>(Say::Fail(large()));
-        let fits = || flow.child::<Kid>(Say::Give(1));
+        let large = || flow.run(Kid::with(Say::Fail(large())));
+        let fits = || flow.run(Kid::with(Say::Give(1)));
         let all = flow.all((fits(), large())).await.unwrap_err();
         let first = flow.select((fits(), large())).await.unwrap_err();
         flow.sleep(SECOND).await?;
@@ -79,7 +79,7 @@ async fn an_input_that_is_too_large_starts_no_call_of_its_group(ground: Ground) 
 async fn code_can_catch_an_input_of_a_new_run_that_is_too_large(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         if input == json!("small") {
-            return Ok(json!(flow.run()));
+            return Ok(json!(flow.run_number()));
         }
         let error = flow.continue_as_new::<_, ()>(large()).unwrap_err();
         assert_eq!(error.kind().as_str(), "invalid");
@@ -92,7 +92,7 @@ async fn code_can_catch_an_input_of_a_new_run_that_is_too_large(ground: Ground) 
 
 async fn an_uncaught_input_of_a_new_run_that_is_too_large_fails_the_workflow(ground: Ground) {
     let code = script(|flow, _| async move { flow.continue_as_new::<_, ()>(large()) });
-    let (error, events) = fails(&ground, code).await;
+    let (error, events) = failed(&ground, code).await;
     assert!(error.starts_with("input: "), "{error}");
     assert_eq!(events, ["run_started", "run_failed"]);
 }
@@ -102,14 +102,14 @@ async fn an_output_that_is_too_large_fails_the_workflow_and_says_why(ground: Gro
         number(&flow, "before", 1).await?;
         Ok(large())
     });
-    let (error, events) = fails(&ground, code).await;
+    let (error, events) = failed(&ground, code).await;
     assert!(error.starts_with("output: "), "{error}");
     let expected = ["run_started", "step_completed 1 before", "run_failed"];
     assert_eq!(events, expected);
 }
 
 /// Returns the error of a workflow that fails at its first attempt, and its history as words.
-async fn fails(ground: &Ground, code: Script) -> (String, Vec<String>) {
+async fn failed(ground: &Ground, code: Script) -> (String, Vec<String>) {
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
     let report = harness.run_all().await;
@@ -121,7 +121,7 @@ async fn fails(ground: &Ground, code: Script) -> (String, Vec<String>) {
 
 async fn a_signal_through_a_handle_that_is_too_large_fails_its_call(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Wait).await?;
+        let kid = flow.spawn(Kid::with(Say::Wait)).await?;
         let error = kid.child().signal(Word(large())).await.unwrap_err();
         assert!(is_clear(&error), "{error}");
         // The park makes the code replay. The signal that failed must fail again.
@@ -140,9 +140,9 @@ async fn a_signal_through_a_handle_that_is_too_large_fails_its_call(ground: Grou
 
 async fn a_failure_reason_that_is_too_large_is_truncated(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.child::<Kid>(Say::Sleep(1, 1));
+        let kid = flow.run(Kid::with(Say::Sleep(1, 1)));
         kid.await?;
-        Err::<(), _>(flow.fail(large()))
+        flow.fail::<()>(large())
     });
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;

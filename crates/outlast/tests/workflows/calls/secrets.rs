@@ -1,42 +1,32 @@
 //! With a codec, the database has no payload of a history in plain text.
 
 use crate::support::*;
-use outlast::EventKind;
 use outlast::codec::Keyring;
 use outlast::prelude::*;
+use outlast::store::EventKind;
 use outlast::testing::{Harness, Point};
-use outlast::workflow::Running;
+use outlast::{JobError, Status};
 
 on_both_stores!(
     with_a_codec_no_payload_of_a_history_is_readable_in_the_database,
     without_a_codec_payloads_of_a_history_are_readable_in_the_database,
     replay_works_with_a_codec,
+    with_a_codec_the_value_of_a_failure_is_stored_encoded_and_read_back,
     a_worker_with_another_key_does_not_run_the_workflow,
 );
 
 /// The payload that must not be found in the database.
 const MARK: &str = "4111-1111-1111";
 
-#[derive(Serialize, Deserialize)]
+#[derive(Signal, Serialize, Deserialize)]
 struct Told(String);
 
-impl Signal for Told {
-    const NAME: &'static str = "told";
-}
-
 /// A job that returns its argument.
-struct Echo;
-
-impl Job for Echo {
-    const NAME: &'static str = "echo";
-    type Args = String;
-    type Output = String;
-
-    async fn perform(&self, what: String, _: &Context) -> Result<String, JobError> {
-        match what.starts_with("fail") {
-            true => Err(JobError::fatal(what)),
-            false => Ok(what),
-        }
+#[job]
+async fn echo(what: String) -> Result<String, JobError> {
+    match what.starts_with("fail") {
+        true => Err(JobError::fatal(what)),
+        false => Ok(what),
     }
 }
 
@@ -52,13 +42,13 @@ fn carries() -> Script {
         flow.step("fails", async move || Err::<(), _>(given))
             .await
             .unwrap_err();
-        let activity = flow.activity(Echo, mark.clone()).await?;
-        let failed = flow.activity(Echo, format!("fail {mark}")).await;
+        let activity = flow.run(echo::with(mark.clone())).await?;
+        let failed = flow.run(echo::with(format!("fail {mark}"))).await;
         failed.unwrap_err();
-        let group = flow.all(vec![flow.activity(Echo, mark.clone())]).await?;
+        let group = flow.all(vec![flow.run(echo::with(mark.clone()))]).await?;
         let Told(received) = flow.signal::<Told>().await?;
         flow.sleep(SECOND).await?;
-        if flow.run() == 1 {
+        if flow.run_number() == 1 {
             return flow.continue_as_new(&mark);
         }
         Ok((step, activity, group, received))
@@ -72,9 +62,13 @@ fn keys(byte: u8) -> Keyring {
 async fn carried(mut harness: Harness) -> Value {
     let id = begin(&harness, MARK).await;
     for _ in 0..2 {
-        harness.signal(id, Told(MARK.into())).await.unwrap();
+        harness
+            .client()
+            .signal(id, Told(MARK.into()))
+            .await
+            .unwrap();
     }
-    harness.crash::<Running<Script>>("run", Point::BeforeCommit);
+    harness.crash::<Script>("run", Point::BeforeCommit);
     harness.run_all().await;
     // The client reads the plain text.
     let events = history(&harness, id, 1).await;
@@ -87,8 +81,8 @@ async fn carried(mut harness: Harness) -> Value {
 }
 
 async fn encoded(ground: &Ground) -> Harness {
-    let worker = ground.bare().codec(keys(1)).workflow(carries());
-    worker.machine(Echo).build().await.unwrap()
+    let worker = ground.bare().codec(keys(1)).register(carries());
+    worker.register(echo).build().await.unwrap()
 }
 
 async fn with_a_codec_no_payload_of_a_history_is_readable_in_the_database(ground: Ground) {
@@ -99,7 +93,7 @@ async fn with_a_codec_no_payload_of_a_history_is_readable_in_the_database(ground
 
 /// Shows that the test above can fail.
 async fn without_a_codec_payloads_of_a_history_are_readable_in_the_database(ground: Ground) {
-    let worker = ground.bare().workflow(carries()).machine(Echo);
+    let worker = ground.bare().register(carries()).register(echo);
     carried(worker.build().await.unwrap()).await;
     assert!(ground.everything().await.contains(MARK));
 }
@@ -110,20 +104,63 @@ async fn replay_works_with_a_codec(ground: Ground) {
     assert_eq!(seen, json!([MARK, MARK, [MARK], MARK]));
 }
 
+/// An error whose text is no secret, and whose value is.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[error("the card was declined")]
+struct Declined {
+    card: String,
+}
+
+#[job(attempts = 1)]
+async fn charge(card: String) -> Result<u64, Declined> {
+    Err(Declined { card })
+}
+
+async fn with_a_codec_the_value_of_a_failure_is_stored_encoded_and_read_back(ground: Ground) {
+    let code = script(|flow, input: Value| async move {
+        let card = input.as_str().unwrap().to_owned();
+        let failed = flow.run(charge::with(card)).await.unwrap_err();
+        flow.sleep(SECOND).await?;
+        let text = failed.to_string();
+        Ok((text, failed.downcast::<charge>()?.card))
+    });
+    for is_encoded in [true, false] {
+        let worker = ground.bare().register(code.clone()).register(charge);
+        let worker = match is_encoded {
+            true => worker.codec(keys(1)),
+            false => worker,
+        };
+        let mut harness = worker.build().await.unwrap();
+        let id = begin(&harness, MARK).await;
+        harness.crash_at::<Script>("run", Point::BeforeCommit, 2);
+        harness.run_all().await;
+        let text = "charge failed: gave up after 1 attempts: the card was declined";
+        assert_eq!(output(&get(&harness, id).await), json!([text, MARK]));
+        // A client without the codec reads what is stored.
+        let job = children(&ground.client, id).await.remove(0);
+        let value = job.result.unwrap();
+        assert_eq!(value.as_encoded().is_some(), is_encoded);
+        let events = history(&ground.client, id, 1).await;
+        let failed = only_event(&events, EventKind::ActivityFailed);
+        assert_eq!(failed.data.as_encoded().is_some(), is_encoded);
+        assert_eq!(ground.everything().await.contains(MARK), !is_encoded);
+    }
+}
+
 async fn a_worker_with_another_key_does_not_run_the_workflow(ground: Ground) {
     let mut first = encoded(&ground).await;
     let id = begin_and_run(&mut first, MARK).await;
-    first.signal(id, Told(MARK.into())).await.unwrap();
-    let other = ground.bare().codec(keys(2)).workflow(carries());
-    let mut other = other.machine(Echo).build().await.unwrap();
+    first.client().signal(id, Told(MARK.into())).await.unwrap();
+    let other = ground.bare().codec(keys(2)).register(carries());
+    let mut other = other.register(echo).build().await.unwrap();
     other.run().await;
-    let before = first.get(id).await.unwrap().unwrap();
+    let before = first.client().find(id).await.unwrap().unwrap();
     assert_eq!(
         before.status,
         Status::Runnable,
         "the workflow is left for a worker with the key"
     );
-    first.signal(id, Told(MARK.into())).await.unwrap();
+    first.client().signal(id, Told(MARK.into())).await.unwrap();
     first.run_all().await;
     output(&get(&first, id).await);
 }

@@ -2,9 +2,10 @@
 
 use crate::support::*;
 use outlast::prelude::*;
+use outlast::store::{EventKind, limits};
 use outlast::testing::Point;
-use outlast::workflow::Running;
-use outlast::{EventKind, FlowErrorKind, limits};
+use outlast::workflow::FlowErrorKind;
+use outlast::{Durable, Workflow};
 
 on_both_stores!(
     a_step_runs_at_least_once_and_its_result_is_recorded_once,
@@ -49,7 +50,7 @@ async fn a_step_runs_at_least_once_and_its_result_is_recorded_once(ground: Groun
         });
         let mut harness = ground.runs(code).await;
         let id = begin(&harness, ()).await;
-        harness.crash::<Running<Script>>("run", point);
+        harness.crash::<Script>("run", point);
         harness.run().await;
         assert_eq!(log.times("ran"), times, "{point:?}");
         assert_eq!(output(&get(&harness, id).await), json!(times), "{point:?}");
@@ -67,7 +68,7 @@ async fn a_step_with_a_recorded_result_does_not_run_again(ground: Ground) {
             let a = log.step(&flow, "a", 1).await?;
             flow.sleep(SECOND).await?;
             let b = log.step(&flow, "b", 2).await?;
-            flow.activity(Double, 1).await?;
+            flow.run(double::with(1)).await?;
             flow.sleep(SECOND).await?;
             Ok((a, b))
         }
@@ -92,7 +93,7 @@ async fn a_step_costs_one_commit(ground: Ground) {
 async fn the_result_of_a_step_is_written_with_the_next_park_or_end(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "before an activity", 1).await?;
-        flow.activity(Double, 1).await?;
+        flow.run(double::with(1)).await?;
         number(&flow, "before a timer", 1).await?;
         flow.sleep(SECOND).await?;
         number(&flow, "before the end", 1).await
@@ -129,7 +130,7 @@ async fn a_workflow_is_not_replayed_between_its_steps(ground: Ground) {
             Ok(())
         }
     });
-    let worker = ground.worker().workflow(code);
+    let worker = ground.worker().register(code);
     let mut harness = worker.run_ahead(100).build().await.unwrap();
     begin_and_run(&mut harness, ()).await;
     assert_eq!(log.times("begun"), 1);
@@ -172,11 +173,14 @@ async fn a_panic_of_a_step_fails_its_call(ground: Ground) {
 /// A workflow whose steps have a short timeout.
 struct Hasty;
 
-impl Workflow for Hasty {
+impl Durable for Hasty {
     const NAME: &'static str = "hasty";
-    const STEP_TIMEOUT: Duration = Duration::from_millis(20);
     type Input = ();
     type Output = (String, String, u64);
+}
+
+impl Workflow for Hasty {
+    const STEP_TIMEOUT: Duration = Duration::from_millis(20);
 
     async fn run(&self, flow: Flow, (): ()) -> FlowResult<(String, String, u64)> {
         let hangs = flow.step("hangs", std::future::pending::<Result<u64, String>>);
@@ -187,12 +191,12 @@ impl Workflow for Hasty {
 }
 
 async fn a_step_that_takes_too_long_fails_its_call(ground: Ground) {
-    let mut harness = ground.bare().workflow(Hasty).build().await.unwrap();
-    let id = harness.insert(Run::<Hasty>(())).await.unwrap();
+    let mut harness = ground.bare().register(Hasty).build().await.unwrap();
+    let hasty = harness.start(Hasty::with(())).await.unwrap();
     harness.run().await;
     let error = "step hangs: took longer than 20ms".to_owned();
     let expected = ("step".to_owned(), error, 1);
-    harness.expect(id).await.is_done_with(&expected);
+    harness.expect(&hasty).await.is_done_with(&expected);
 }
 
 async fn a_result_that_is_too_large_fails_its_call(ground: Ground) {
@@ -229,11 +233,11 @@ async fn a_failed_step_is_not_run_again(ground: Ground) {
     let code = script(move |flow, _| {
         let log = written.clone();
         async move {
-            let fails = flow.step("fails", async move || {
+            let failing = flow.step("fails", async move || {
                 log.note("ran");
                 Err::<u64, _>("no")
             });
-            let error = fails.await.unwrap_err();
+            let error = failing.await.unwrap_err();
             flow.sleep(SECOND).await?;
             Ok(error.to_string())
         }

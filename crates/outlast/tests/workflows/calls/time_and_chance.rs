@@ -1,9 +1,8 @@
 //! Times and random values are the same whenever a run replays, and differ between runs.
 
 use crate::support::*;
+use outlast::store::{Clock, Timestamp};
 use outlast::testing::Point;
-use outlast::workflow::Running;
-use outlast::{Clock, Timestamp};
 
 on_both_stores!(
     now_is_the_time_of_the_store,
@@ -42,7 +41,7 @@ async fn now_advances_with_the_recorded_events(ground: Ground) {
             seen.push(flow.timestamp());
             flow.sleep(2 * SECOND).await?;
             seen.push(flow.timestamp());
-            flow.child::<Kid>(Say::Sleep(3_000, 1)).await?;
+            flow.run(Kid::with(Say::Sleep(3_000, 1))).await?;
             seen.push(flow.timestamp());
             flow.signal::<Go>().await?;
             seen.push(flow.timestamp());
@@ -127,13 +126,13 @@ fn draws(log: &Log) -> Script {
             draw("at first");
             number(&flow, "one", 1).await?;
             draw("after a step");
-            flow.activity(Double, 1).await?;
+            flow.run(double::with(1)).await?;
             draw("after an activity");
             flow.sleep(SECOND).await?;
             draw("after a timer");
             flow.signal::<Go>().timeout(SECOND).await?;
             draw("after a timeout");
-            flow.start_child::<Kid>(Say::Give(1)).await?;
+            flow.spawn(Kid::with(Say::Give(1))).await?;
             flow.version("change", 0, 1);
             draw("after a start");
             number(&flow, "two", 2).await?;
@@ -149,7 +148,7 @@ async fn now_random_and_uuid_are_the_same_on_replay(ground: Ground) {
             let log = Log::default();
             let mut harness = ground.runs(draws(&log)).await;
             let id = begin(&harness, ()).await;
-            harness.crash_at::<Running<Script>>("run", point, nth);
+            harness.crash_at::<Script>("run", point, nth);
             let report = harness.run_all().await;
             assert_eq!(report.crashes, 1, "{point:?} {nth}");
             let seen = output(&get(&harness, id).await);
@@ -170,7 +169,7 @@ async fn random_and_uuid_differ_between_instances_and_runs(ground: Ground) {
         seen.push(flow.random().to_string());
         seen.push(flow.uuid());
         seen.push(flow.uuid());
-        match flow.run() {
+        match flow.run_number() {
             2 => Ok(seen),
             _ => flow.continue_as_new(seen),
         }
@@ -217,7 +216,7 @@ async fn a_uuid_before_the_first_commit_is_the_same_after_a_crash(ground: Ground
     });
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    harness.crash::<Running<Script>>("run", Point::BeforeCommit);
+    harness.crash::<Script>("run", Point::BeforeCommit);
     harness.run().await;
     harness.expect(id).await.is_done();
     let keys = log.entries();

@@ -2,9 +2,10 @@
 
 use crate::support::*;
 use outlast::prelude::*;
+use outlast::store::{EventKind, Timestamp};
 use outlast::testing::Point;
-use outlast::workflow::{OneOf2, OneOf3, Running};
-use outlast::{EventKind, Timestamp};
+use outlast::workflow::{OneOf2, OneOf3};
+use outlast::{FlowError, Status};
 
 on_both_stores!(
     a_timer_fires_at_its_exact_due_time_and_never_early,
@@ -63,7 +64,7 @@ async fn a_timer_counts_from_its_scheduling_despite_wakes_and_crashes(ground: Gr
     for _ in 0..3 {
         harness.advance(3 * SECOND).await;
         go(&harness, id.get(), 1).await;
-        harness.crash::<Running<Script>>("run", Point::BeforeCommit);
+        harness.crash::<Script>("run", Point::BeforeCommit);
         harness.run().await;
         assert_eq!(get(&harness, id).await.await_deadline, Some(due));
     }
@@ -87,8 +88,8 @@ async fn a_sleep_of_zero_ends_at_once(ground: Ground) {
 async fn a_call_whose_timeout_comes_first_returns_none(ground: Ground) {
     let code = script(|flow, _| async move {
         let signal = flow.signal::<Go>().timeout(SECOND).await?;
-        let child = flow.child::<Kid>(Say::Wait).timeout(SECOND).await?;
-        let joined = flow.start_child::<Kid>(Say::Wait).await?;
+        let child = flow.run(Kid::with(Say::Wait)).timeout(SECOND).await?;
+        let joined = flow.spawn(Kid::with(Say::Wait)).await?;
         let joined = flow.deadline(SECOND, joined.join()).await?;
         Ok((signal.is_none(), child, joined))
     });
@@ -105,7 +106,7 @@ async fn a_timeout_is_cancelled_when_its_call_ends_first(ground: Ground) {
         let Some(Go(n)) = flow.signal::<Go>().timeout(HOUR).await? else {
             return Ok(0);
         };
-        let doubled = flow.activity(Double, n).timeout(HOUR).await?;
+        let doubled = flow.run(double::with(n)).timeout(HOUR).await?;
         flow.signal::<Halt>().await?;
         Ok(doubled.unwrap())
     });
@@ -119,7 +120,7 @@ async fn a_timeout_is_cancelled_when_its_call_ends_first(ground: Ground) {
     assert_eq!(count(&events, EventKind::TimerCancelled), 2);
     assert_eq!(count(&events, EventKind::TimerFired), 0);
     harness.advance(2 * HOUR).await;
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(8));
 }
@@ -127,11 +128,11 @@ async fn a_timeout_is_cancelled_when_its_call_ends_first(ground: Ground) {
 async fn a_group_whose_deadline_passes_returns_none(ground: Ground) {
     let code = script(|flow, _| async move {
         let quick = (
-            flow.activity(Double, 1),
-            vec![flow.child::<Kid>(Say::Give(2))],
+            flow.run(double::with(1)),
+            vec![flow.run(Kid::with(Say::Give(2)))],
         );
         let quick = flow.deadline(SECOND, quick).await?;
-        let slow = flow.all((flow.activity(Double, 1), flow.child::<Kid>(Say::Wait)));
+        let slow = flow.all((flow.run(double::with(1)), flow.run(Kid::with(Say::Wait))));
         let slow = slow.timeout(SECOND).await?;
         Ok((quick, slow))
     });
@@ -141,7 +142,7 @@ async fn a_group_whose_deadline_passes_returns_none(ground: Ground) {
 
 async fn a_child_goes_on_after_its_call_times_out(ground: Ground) {
     let code = script(|flow, _| async move {
-        let late = flow.child::<Kid>(Say::Wait).timeout(SECOND).await?;
+        let late = flow.run(Kid::with(Say::Wait)).timeout(SECOND).await?;
         flow.signal::<Halt>().await?;
         Ok(late)
     });
@@ -155,7 +156,7 @@ async fn a_child_goes_on_after_its_call_times_out(ground: Ground) {
 
 async fn cancel_rest_cancels_the_children_of_a_group_that_times_out(ground: Ground) {
     let code = script(|flow, _| async move {
-        let group = flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 2)));
+        let group = flow.all((flow.run(Kid::with(Say::Wait)), flow.run(double::with(2))));
         let late = group.timeout(SECOND).cancel_rest().await?;
         Ok(late.is_none())
     });
@@ -170,17 +171,17 @@ async fn cancel_rest_cancels_the_children_of_a_group_that_times_out(ground: Grou
 async fn a_deadline_cancels_the_children_of_a_group_with_cancel_rest(ground: Ground) {
     let codes = [
         script(|flow, _| async move {
-            let group = flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 2)));
+            let group = flow.all((flow.run(Kid::with(Say::Wait)), flow.run(double::with(2))));
             let late = flow.deadline(SECOND, group.cancel_rest()).await?;
             Ok(late.is_none())
         }),
         script(|flow, _| async move {
-            let group = flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 2)));
+            let group = flow.all((flow.run(Kid::with(Say::Wait)), flow.run(double::with(2))));
             let late = group.cancel_rest().timeout(SECOND).await?;
             Ok(late.is_none())
         }),
         script(|flow, _| async move {
-            let group = flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 2)));
+            let group = flow.all((flow.run(Kid::with(Say::Wait)), flow.run(double::with(2))));
             let first = flow
                 .select((group.cancel_rest(), flow.sleep(SECOND)))
                 .await?;
@@ -199,7 +200,7 @@ async fn a_deadline_cancels_the_children_of_a_group_with_cancel_rest(ground: Gro
 
 async fn a_deadline_keeps_the_window_of_its_group(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say));
+        let kids = [Say::Wait, Say::Wait].map(|say| flow.run(Kid::with(say)));
         let group = flow.all(kids).window(1);
         Ok(flow.deadline(HOUR, group).await?.is_none())
     });
@@ -237,8 +238,8 @@ async fn a_new_timer_does_not_delay_an_older_one(ground: Ground) {
     let code = script(|flow, _| async move {
         let older = async { flow.sleep(10 * SECOND).await };
         let newer = async {
-            flow.child::<Kid>(Say::Sleep(5_000, 1)).await?;
-            flow.child::<Kid>(Say::Wait).timeout(4 * SECOND).await
+            flow.run(Kid::with(Say::Sleep(5_000, 1))).await?;
+            flow.run(Kid::with(Say::Wait)).timeout(4 * SECOND).await
         };
         let (older, newer) = futures_util::join!(older, newer);
         older?;

@@ -2,9 +2,10 @@
 
 use crate::support::*;
 use outlast::prelude::*;
+use outlast::store::{ClosePolicy, EventKind, Verb};
 use outlast::testing::Harness;
 use outlast::workflow::{ExportedRun, PolicyApplied, TimelineEntry};
-use outlast::{EventKind, Verb};
+use outlast::{Note, Status};
 
 on_both_stores!(
     close_policies_apply_when_the_workflow_is_done,
@@ -33,13 +34,13 @@ const POLICIES: [ClosePolicy; 3] = [
 fn leaves(ends: &'static str) -> Script {
     script(move |flow, _| async move {
         for policy in POLICIES {
-            let kid = flow.child::<Kid>(Say::Wait);
-            kid.on_parent_close(policy).start().await?;
+            flow.spawn(Kid::with(Say::Wait).on_parent_close(policy))
+                .await?;
         }
         flow.signal::<Halt>().await?;
         match ends {
             "done" => Ok(()),
-            _ => Err(flow.fail("failed")),
+            _ => flow.fail("failed"),
         }
     })
 }
@@ -71,34 +72,34 @@ async fn check_close_policies(mut harness: Harness, id: Scripted, ended: Status)
 
 async fn close_policies_apply_when_the_workflow_is_done(ground: Ground) {
     let (harness, id) = parked(&ground, "done").await;
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     check_close_policies(harness, id, Status::Done).await;
 }
 
 async fn close_policies_apply_when_the_workflow_fails(ground: Ground) {
     let (harness, id) = parked(&ground, "failed").await;
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     check_close_policies(harness, id, Status::Failed).await;
 }
 
 async fn close_policies_apply_when_the_workflow_is_cancelled(ground: Ground) {
     let (harness, id) = parked(&ground, "done").await;
-    harness.cancel(id, Note::by("ada")).await.unwrap();
+    harness.client().admin().cancel(id, ada()).await.unwrap();
     check_close_policies(harness, id, Status::Cancelled).await;
 }
 
 async fn close_policies_apply_when_the_workflow_is_terminated(ground: Ground) {
     let (harness, id) = parked(&ground, "done").await;
-    harness.terminate(id, Note::by("ada")).await.unwrap();
+    harness.client().admin().terminate(id, ada()).await.unwrap();
     check_close_policies(harness, id, Status::Cancelled).await;
 }
 
 async fn close_policies_apply_to_the_children_of_a_group(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kids = POLICIES.map(|policy| flow.child::<Kid>(Say::Wait).on_parent_close(policy));
-        let machine = flow.machine(New::<Turnstile>(Turn::Wait(1)));
-        let machine = machine.on_parent_close(ClosePolicy::Terminate);
-        let broken = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
+        let kids = POLICIES.map(|policy| flow.run(Kid::with(Say::Wait).on_parent_close(policy)));
+        let machine = Turnstile::with(Turn::Wait(1)).on_parent_close(ClosePolicy::Terminate);
+        let machine = flow.run(machine);
+        let broken = flow.run(Kid::with(Say::WaitThenFail("broken".into())));
         flow.all((kids, flow.all((machine,)), broken)).await?;
         Ok(())
     });
@@ -129,10 +130,15 @@ async fn the_call_records_the_close_policy_and_the_parent_the_close_action(groun
         .map(|it| data(it)["on_parent_close"].clone())
         .collect();
     assert_eq!(policies, ["abandon", "request_cancel", "terminate"]);
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     let kids = children(&harness, id).await;
-    let close_actions = harness.close_actions(id.get(), None).await.unwrap();
+    let close_actions = harness
+        .client()
+        .admin()
+        .close_actions(id.get(), None)
+        .await
+        .unwrap();
     let mut close_actions: Vec<_> = close_actions
         .iter()
         .map(|it| (it.instance, it.verb))
@@ -148,7 +154,13 @@ async fn the_call_records_the_close_policy_and_the_parent_the_close_action(groun
 /// Returns the whole timeline of a run.
 async fn timeline(harness: &Harness, id: Scripted, run: i32) -> Vec<TimelineEntry> {
     let row = get(harness, id).await;
-    harness.timeline(&row, run, 0, 1_000).await.unwrap().rows
+    harness
+        .client()
+        .admin()
+        .timeline(&row, run, 0, 1_000)
+        .await
+        .unwrap()
+        .rows
 }
 
 async fn policies(harness: &Harness, id: Scripted, run: i32) -> Vec<PolicyApplied> {
@@ -163,7 +175,7 @@ async fn policies(harness: &Harness, id: Scripted, run: i32) -> Vec<PolicyApplie
 async fn a_timeline_ends_with_the_applied_close_policies(ground: Ground) {
     let (mut harness, id) = parked(&ground, "done").await;
     assert_eq!(policies(&harness, id, 1).await, []);
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     let kids = children(&harness, id).await;
     let events = history(&harness, id, 1).await;
@@ -193,7 +205,7 @@ async fn a_timeline_ends_with_the_applied_close_policies(ground: Ground) {
 
 async fn a_timeline_is_the_same_page_by_page(ground: Ground) {
     let (mut harness, id) = parked(&ground, "failed").await;
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     let row = get(&harness, id).await;
     let whole = timeline(&harness, id, 1).await;
@@ -206,7 +218,12 @@ async fn a_timeline_is_the_same_page_by_page(ground: Ground) {
         let mut pages = Vec::new();
         loop {
             let after = pages.last().map_or(0, TimelineEntry::seq);
-            let page = harness.timeline(&row, 1, after, size).await.unwrap();
+            let page = harness
+                .client()
+                .admin()
+                .timeline(&row, 1, after, size)
+                .await
+                .unwrap();
             if page.is_empty() {
                 break;
             }
@@ -216,7 +233,13 @@ async fn a_timeline_is_the_same_page_by_page(ground: Ground) {
         assert_eq!(pages, whole, "in pages of {size}");
     }
     // The exported document lists the policies apart from the events that a replay compares.
-    let exported = harness.export(id, None).await.unwrap().unwrap();
+    let exported = harness
+        .client()
+        .admin()
+        .export(id, None)
+        .await
+        .unwrap()
+        .unwrap();
     let document = serde_json::to_string(&exported).unwrap();
     let read = ExportedRun::parse(&document).unwrap();
     assert_eq!(read.events.len(), whole.len() - 2);
@@ -231,8 +254,8 @@ async fn a_timeline_is_the_same_page_by_page(ground: Ground) {
 
 async fn an_applied_close_policy_names_the_run_that_started_the_child(ground: Ground) {
     let code = script(|flow, input: Value| async move {
-        let kid = flow.child::<Kid>(Say::Wait);
-        kid.on_parent_close(ClosePolicy::Terminate).start().await?;
+        let kid = Kid::with(Say::Wait).on_parent_close(ClosePolicy::Terminate);
+        flow.spawn(kid).await?;
         match input.as_u64().unwrap() {
             0 => Ok(()),
             left => flow.continue_as_new(left - 1),
@@ -253,7 +276,7 @@ async fn an_applied_close_policy_names_the_run_that_started_the_child(ground: Gr
 
 async fn the_error_of_a_child_names_the_end_of_its_parent_that_ended_it(ground: Ground) {
     let (mut harness, id) = parked(&ground, "failed").await;
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     let end = format!("by parent: parent {} ended as failed", id.get());
     let (cancelled, terminated) = (format!("cancelled {end}"), format!("terminated {end}"));
@@ -273,7 +296,12 @@ async fn a_terminate_of_a_tree_is_not_recorded_as_a_close_policy(ground: Ground)
     // The note has the words of a close policy, but its author is ada.
     let end = format!("parent {} ended as cancelled", id.get());
     let note = Note::by("ada").because(&end);
-    harness.terminate_tree(id, note).await.unwrap();
+    harness
+        .client()
+        .admin()
+        .terminate_tree(id, note)
+        .await
+        .unwrap();
     harness.run().await;
     // The end of the workflow applies its policies too, and they may come first. The error of each
     // child says which of the two has ended it.
@@ -300,10 +328,10 @@ async fn a_terminate_of_a_tree_is_not_recorded_as_a_close_policy(ground: Ground)
 async fn a_retried_workflow_keeps_the_applied_policies_of_each_run(ground: Ground) {
     let (mut harness, id) = parked(&ground, "failed").await;
     for _ in 0..2 {
-        harness.signal(id, Halt(0)).await.unwrap();
+        harness.client().signal(id, Halt(0)).await.unwrap();
         harness.run().await;
         harness.advance(Duration::from_secs(1)).await;
-        harness.retry(id, Note::by("ada")).await.unwrap();
+        harness.client().admin().retry(id, ada()).await.unwrap();
         harness.run().await;
     }
     let row = get(&harness, id).await;
@@ -323,11 +351,13 @@ async fn close_policies_leave_ended_children_alone(ground: Ground) {
         go(&harness, kid.id, 1).await;
     }
     harness.run().await;
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(statuses(&harness, id).await, [Status::Done; 3]);
     assert!(
         harness
+            .client()
+            .admin()
             .close_actions(id.get(), None)
             .await
             .unwrap()
@@ -337,10 +367,8 @@ async fn close_policies_leave_ended_children_alone(ground: Ground) {
 
 async fn a_child_cancelled_by_its_close_policy_may_clean_up(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.child::<Kid>(Say::Stubborn(7));
-        kid.on_parent_close(ClosePolicy::RequestCancel)
-            .start()
-            .await?;
+        let kid = Kid::with(Say::Stubborn(7)).on_parent_close(ClosePolicy::RequestCancel);
+        flow.spawn(kid).await?;
         Ok(())
     });
     let mut harness = ground.runs(code).await;

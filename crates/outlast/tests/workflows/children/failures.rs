@@ -2,9 +2,10 @@
 
 use crate::support::*;
 use outlast::prelude::*;
+use outlast::store::EventKind;
 use outlast::testing::Harness;
-use outlast::workflow::StepFailure;
-use outlast::{EventKind, FlowErrorKind};
+use outlast::workflow::{FlowErrorKind, StepFailure};
+use outlast::{Failure, FlowError, InstanceId, Job, JobError, Note, Status};
 
 on_both_stores!(
     anyhow_and_boxed_errors_are_failures_with_their_causes,
@@ -53,7 +54,7 @@ async fn nothing(_: &Harness, _: InstanceId) {}
 async fn a_failed_child_is_an_error_with_kind_message_child_and_call(ground: Ground) {
     let code = script(|flow, _| async move {
         let error = flow
-            .child::<Kid>(Say::Fail("no luck".into()))
+            .run(Kid::with(Say::Fail("no luck".into())))
             .await
             .unwrap_err();
         assert_eq!(error.kind(), FlowErrorKind::ChildFailed);
@@ -71,7 +72,7 @@ async fn a_failed_child_is_an_error_with_kind_message_child_and_call(ground: Gro
 
 async fn a_failed_activity_is_an_error_of_its_own_kind(ground: Ground) {
     let code = script(|flow, _| async move {
-        let error = flow.activity(Fails, "no luck".into()).await.unwrap_err();
+        let error = flow.run(fails::with("no luck".into())).await.unwrap_err();
         Ok(seen_as(&error))
     });
     let (seen, events, child) = failure(&ground, code, nothing).await;
@@ -85,7 +86,7 @@ async fn a_failed_activity_is_an_error_of_its_own_kind(ground: Ground) {
 
 async fn a_failed_machine_is_a_failed_child(ground: Ground) {
     let code = script(|flow, _| async move {
-        let turnstile = flow.machine(New::<Turnstile>(Turn::Through(1)));
+        let turnstile = flow.run(Turnstile::with(Turn::Through(1)));
         Ok(seen_as(&turnstile.await.unwrap_err()))
     });
     let (seen, _, child) = failure(&ground, code, nothing).await;
@@ -95,7 +96,7 @@ async fn a_failed_machine_is_a_failed_child(ground: Ground) {
 
 async fn a_cancelled_child_and_a_cancelled_activity_are_errors_of_their_kinds(ground: Ground) {
     let code = script(|flow, _| async move {
-        let error = flow.child::<Kid>(Say::Wait).await.unwrap_err();
+        let error = flow.run(Kid::with(Say::Wait)).await.unwrap_err();
         assert!(
             !error.is_cancelled(),
             "the cancel of a child does not cancel its parent"
@@ -104,7 +105,7 @@ async fn a_cancelled_child_and_a_cancelled_activity_are_errors_of_their_kinds(gr
     });
     let cancel = async |harness: &Harness, child: InstanceId| {
         let note = Note::by("ada").because("too dear");
-        harness.cancel(child, note).await.unwrap();
+        harness.client().admin().cancel(child, note).await.unwrap();
     };
     let (seen, events, child) = failure(&ground, code, cancel).await;
     let message = "kid was cancelled: cancelled by ada: too dear";
@@ -115,7 +116,7 @@ async fn a_cancelled_child_and_a_cancelled_activity_are_errors_of_their_kinds(gr
     );
 
     let code = script(|flow, _| async move {
-        let error = flow.activity(Fails, "cancel: not needed".into()).await;
+        let error = flow.run(fails::with("cancel: not needed".into())).await;
         Ok(seen_as(&error.unwrap_err()))
     });
     let (seen, events, child) = failure(&ground, code, nothing).await;
@@ -128,13 +129,17 @@ async fn a_cancelled_child_and_a_cancelled_activity_are_errors_of_their_kinds(gr
 }
 
 async fn a_terminated_child_is_an_error_of_its_kind(ground: Ground) {
-    let code =
-        script(
-            |flow, _| async move { Ok(seen_as(&flow.child::<Kid>(Say::Wait).await.unwrap_err())) },
-        );
+    let code = script(|flow, _| async move {
+        Ok(seen_as(&flow.run(Kid::with(Say::Wait)).await.unwrap_err()))
+    });
     let terminate = async |harness: &Harness, child: InstanceId| {
         let note = Note::by("ada").because("a rule asks for it");
-        harness.terminate(child, note).await.unwrap();
+        harness
+            .client()
+            .admin()
+            .terminate(child, note)
+            .await
+            .unwrap();
     };
     let (seen, events, child) = failure(&ground, code, terminate).await;
     let message = "kid was terminated: terminated by ada: a rule asks for it";
@@ -147,14 +152,17 @@ async fn a_terminated_child_is_an_error_of_its_kind(ground: Ground) {
 
 async fn a_child_whose_key_is_taken_is_an_error_of_its_kind(ground: Ground) {
     let code = script(|flow, _| async move {
-        let first = flow.child::<Kid>(Say::Wait).key("k").start().await?;
-        let alone = flow.child::<Kid>(Say::Give(1)).key("k").await.unwrap_err();
+        let first = flow.spawn(Kid::with(Say::Wait).key("k")).await?;
+        let alone = flow
+            .run(Kid::with(Say::Give(1)).key("k"))
+            .await
+            .unwrap_err();
         let group = flow.all((
-            flow.child::<Kid>(Say::Give(1)),
-            flow.child::<Kid>(Say::Give(2)).key("k"),
+            flow.run(Kid::with(Say::Give(1))),
+            flow.run(Kid::with(Say::Give(2)).key("k")),
         ));
         let grouped = group.await.unwrap_err();
-        let started = flow.child::<Kid>(Say::Give(1)).key("k").start().await?;
+        let started = flow.spawn(Kid::with(Say::Give(1)).key("k")).await?;
         let joined = started.join().await.unwrap_err();
         let kinds = [&alone, &grouped, &joined].map(|error| error.kind().as_str());
         let calls = [&alone, &grouped, &joined].map(|error| error.call());
@@ -169,10 +177,10 @@ async fn a_child_whose_key_is_taken_is_an_error_of_its_kind(ground: Ground) {
 
 async fn a_failure_that_is_caught_is_recorded_as_handled(ground: Ground) {
     let code = script(|flow, _| async move {
-        let failed = flow.child::<Kid>(Say::Fail("one".into())).await.is_err();
+        let failed = flow.run(Kid::with(Say::Fail("one".into()))).await.is_err();
         let step = flow.step("two", async || Err::<(), _>("no")).await.is_err();
         let group = flow
-            .all((flow.activity(Fails, "three".into()),))
+            .all((flow.run(fails::with("three".into())),))
             .await
             .is_err();
         Ok((failed, step, group))
@@ -197,7 +205,7 @@ async fn a_failure_that_is_caught_is_recorded_as_handled(ground: Ground) {
 
 async fn a_failure_that_is_not_caught_is_not_recorded_as_handled(ground: Ground) {
     let code = script(|flow, _| async move {
-        flow.child::<Kid>(Say::Fail("one".into())).await?;
+        flow.run(Kid::with(Say::Fail("one".into()))).await?;
         Ok(())
     });
     let mut harness = ground.runs(code).await;
@@ -213,7 +221,7 @@ async fn a_failure_that_is_caught_before_a_new_run_is_recorded_as_handled(ground
         if input == json!(0) {
             return Ok(());
         }
-        flow.child::<Kid>(Say::Fail("one".into()))
+        flow.run(Kid::with(Say::Fail("one".into())))
             .await
             .unwrap_err();
         flow.continue_as_new(0)
@@ -227,7 +235,7 @@ async fn a_failure_that_is_caught_before_a_new_run_is_recorded_as_handled(ground
 
 async fn a_failure_is_recorded_as_handled_once_despite_replays(ground: Ground) {
     let code = script(|flow, _| async move {
-        flow.child::<Kid>(Say::Fail("one".into()))
+        flow.run(Kid::with(Say::Fail("one".into())))
             .await
             .unwrap_err();
         flow.sleep(SECOND).await?;
@@ -244,7 +252,7 @@ async fn a_failure_is_recorded_as_handled_once_despite_replays(ground: Ground) {
 
 async fn a_failure_that_is_never_joined_is_not_recorded_as_handled(ground: Ground) {
     let code = script(|flow, _| async move {
-        let failing = flow.start_child::<Kid>(Say::Fail("unseen".into())).await?;
+        let failing = flow.spawn(Kid::with(Say::Fail("unseen".into()))).await?;
         flow.sleep(SECOND).await?;
         Ok(failing.child().call())
     });
@@ -266,24 +274,33 @@ async fn any_end_of_a_child_releases_its_place_in_the_window(ground: Ground) {
             Say::Wait,
             Say::Wait,
         ];
-        let kids = kids.map(|say| flow.child::<Kid>(say));
+        let kids = kids.map(|say| flow.run(Kid::with(say)));
         let error = flow.all(kids).window(1).await.unwrap_err();
         flow.signal::<Halt>().await?;
         Ok(error.to_string())
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    let note = || Note::by("ada");
     let kids = children(&harness, id).await;
     let waiting = Status::AwaitingSignal;
     assert_eq!(statuses(&harness, id).await[..2], [Status::Failed, waiting]);
-    harness.cancel(kids[1].id, note()).await.unwrap();
+    harness
+        .client()
+        .admin()
+        .cancel(kids[1].id, ada())
+        .await
+        .unwrap();
     harness.run().await;
     assert_eq!(
         statuses(&harness, id).await[1..3],
         [Status::Cancelled, waiting]
     );
-    harness.terminate(kids[2].id, note()).await.unwrap();
+    harness
+        .client()
+        .admin()
+        .terminate(kids[2].id, ada())
+        .await
+        .unwrap();
     harness.run().await;
     let expected = [Status::Cancelled, Status::Done, waiting];
     assert_eq!(statuses(&harness, id).await[2..5], expected);
@@ -321,8 +338,7 @@ impl Job for Question {
 /// A machine that fails with the same errors.
 struct Asker;
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Asking {
     Ask(bool),
 }
@@ -337,11 +353,11 @@ impl Machine for Asker {
             true => of_a_box("a machine")?,
             false => of_anyhow("a machine")?,
         };
-        Ok(Outcome::done(n))
+        done(n)
     }
 
     async fn on_failure(&self, _: Asking, failure: Failure, _: &Context) -> StepResult<Self> {
-        Ok(Outcome::fail(failure.to_string()))
+        fail(failure.to_string())
     }
 }
 
@@ -356,8 +372,8 @@ async fn anyhow_and_boxed_errors_are_failures_with_their_causes(ground: Ground) 
         });
         let step = step.await.unwrap_err().to_string();
         let anyhow_step = flow.step("of anyhow", async || of_anyhow("a step")).await;
-        let job = flow.activity(Question, boxed).await.unwrap_err();
-        let asker = flow.machine(New::<Asker>(Asking::Ask(boxed))).await;
+        let job = flow.run(Question::with(boxed)).await.unwrap_err();
+        let asker = flow.run(Asker::with(Asking::Ask(boxed))).await;
         let seen = json!([
             step,
             anyhow_step.unwrap_err().to_string(),
@@ -371,8 +387,8 @@ async fn anyhow_and_boxed_errors_are_failures_with_their_causes(ground: Ground) 
         };
         Ok(())
     });
-    let worker = ground.worker().workflow(code).machine(Question);
-    let mut harness = worker.machine(Asker).build().await.unwrap();
+    let worker = ground.worker().register(code).register(Question);
+    let mut harness = worker.register(Asker).build().await.unwrap();
     for (boxed, how) in [(false, "with anyhow: refused"), (true, "in a box")] {
         let id = begin_and_run(&mut harness, boxed).await;
         harness.run_all().await;

@@ -1,10 +1,11 @@
 //! Handles of children, in the workflow that started them.
 
 use crate::support::*;
-use outlast::EventKind;
 use outlast::prelude::*;
+use outlast::store::{ClosePolicy, EventKind};
 use outlast::testing::Point;
-use outlast::workflow::{ChildCancelAnswer, ChildSignalAnswer, Running};
+use outlast::workflow::{ChildCancelAnswer, ChildSignalAnswer, OneOf2};
+use outlast::{Durable, FlowError, Note, Status, Workflow};
 
 on_both_stores!(
     handles_are_listed_in_the_order_of_the_calls,
@@ -37,12 +38,12 @@ fn calls(flow: &Flow) -> Vec<(i32, String)> {
 
 async fn handles_are_listed_in_the_order_of_the_calls(ground: Ground) {
     let code = script(|flow, _| async move {
-        flow.activity(Double, 1).await?;
-        let late = flow.start_child::<Kid>(Say::Wait).await?;
+        flow.run(double::with(1)).await?;
+        let late = flow.spawn(Kid::with(Say::Wait)).await?;
         flow.all((
-            flow.child::<Kid>(Say::Give(1)),
-            flow.machine(New::<Turnstile>(Turn::Wait(1)).key("t")),
-            flow.all((flow.child::<Kid>(Say::Give(2)),)),
+            flow.run(Kid::with(Say::Give(1))),
+            flow.run(Turnstile::with(Turn::Wait(1)).key("t")),
+            flow.all((flow.run(Kid::with(Say::Give(2))),)),
         ))
         .await?;
         let last = flow.last_child().unwrap();
@@ -81,7 +82,7 @@ async fn a_handle_does_not_exist_before_its_call_is_committed(ground: Ground) {
                 log.note(format!("committed {}", flow.children().len()));
                 Ok::<_, FlowError>(())
             };
-            let child = async { flow.child::<Kid>(Say::Give(1)).await };
+            let child = async { flow.run(Kid::with(Say::Give(1))).await };
             let (child, looked) = futures_util::join!(child, look);
             looked?;
             child
@@ -96,9 +97,9 @@ async fn a_handle_does_not_exist_before_its_call_is_committed(ground: Ground) {
 
 async fn a_handle_returns_the_status_of_its_ended_child(ground: Ground) {
     let code = script(|flow, _| async move {
-        let living = flow.start_child::<Kid>(Say::Wait).await?;
-        let done = flow.start_child::<Kid>(Say::Give(1)).await?;
-        let failed = flow.start_child::<Kid>(Say::Fail("no".into())).await?;
+        let living = flow.spawn(Kid::with(Say::Wait)).await?;
+        let done = flow.spawn(Kid::with(Say::Give(1))).await?;
+        let failed = flow.spawn(Kid::with(Say::Fail("no".into()))).await?;
         let before = failed.child().status().is_none();
         done.join().await?;
         failed.join().await.unwrap_err();
@@ -119,12 +120,12 @@ async fn a_handle_returns_the_status_of_its_ended_child(ground: Ground) {
 
 async fn a_handle_follows_the_newest_run_and_keeps_id_and_call(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::ContinueAsNew(3)).await?;
+        let kid = flow.spawn(Kid::with(Say::ContinueAsNew(3))).await?;
         let handle = kid.child();
         let first = (handle.call(), handle.id());
         flow.sleep(SECOND).await?;
         let woken = flow.select((kid.join(), flow.signal::<Halt>())).await?;
-        assert!(matches!(woken, outlast::workflow::OneOf2::Second(_)));
+        assert!(matches!(woken, OneOf2::Second(_)));
         let then = (handle.call(), handle.id());
         assert_eq!(first, then);
         Ok((then.0, then.1, handle.run()))
@@ -135,7 +136,7 @@ async fn a_handle_follows_the_newest_run_and_keeps_id_and_call(ground: Ground) {
     harness.run().await;
     let kid = &children(&harness, id).await[0];
     assert_eq!(kid.run, 4);
-    harness.signal(id, Halt(1)).await.unwrap();
+    harness.client().signal(id, Halt(1)).await.unwrap();
     harness.run().await;
     let expected = json!([1, kid.id, 4]);
     assert_eq!(output(&get(&harness, id).await), expected);
@@ -152,7 +153,7 @@ async fn a_handle_follows_the_newest_run_and_keeps_id_and_call(ground: Ground) {
 async fn a_signal_through_a_handle_reaches_a_child_of_an_open_group(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = async {
-            let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say));
+            let kids = [Say::Wait, Say::Wait].map(|say| flow.run(Kid::with(say)));
             flow.all(kids).await
         };
         let send = async {
@@ -173,11 +174,13 @@ async fn a_signal_through_a_handle_reaches_a_child_of_an_open_group(ground: Grou
 /// A workflow that collects the numbers of [`Go`] until it receives [`Halt`].
 struct Counts;
 
-impl Workflow for Counts {
+impl Durable for Counts {
     const NAME: &'static str = "counts";
     type Input = ();
     type Output = Vec<u64>;
+}
 
+impl Workflow for Counts {
     async fn run(&self, flow: Flow, (): ()) -> FlowResult<Vec<u64>> {
         let mut seen = Vec::new();
         loop {
@@ -185,8 +188,8 @@ impl Workflow for Counts {
                 .select((flow.signal::<Go>(), flow.signal::<Halt>()))
                 .await?
             {
-                outlast::workflow::OneOf2::First(Go(n)) => seen.push(n),
-                outlast::workflow::OneOf2::Second(_) => return Ok(seen),
+                OneOf2::First(Go(n)) => seen.push(n),
+                OneOf2::Second(_) => return Ok(seen),
             }
         }
     }
@@ -196,7 +199,7 @@ async fn a_signal_through_a_handle_arrives_once_despite_crashes(ground: Ground) 
     for point in [Point::BeforeCommit, Point::AfterCommit] {
         for nth in 1..=5 {
             let code = script(|flow, _| async move {
-                let counts = flow.start_child::<Counts>(()).await?;
+                let counts = flow.spawn(Counts::with(())).await?;
                 let answers = [
                     counts.child().signal(Go(1)).await?,
                     counts.child().signal(Go(2)).await?,
@@ -204,10 +207,10 @@ async fn a_signal_through_a_handle_arrives_once_despite_crashes(ground: Ground) 
                 ];
                 Ok((counts.join().await?, answers))
             });
-            let worker = ground.worker().workflow(code).workflow(Counts);
+            let worker = ground.worker().register(code).register(Counts);
             let mut harness = worker.build().await.unwrap();
             let id = begin(&harness, ()).await;
-            harness.crash_at::<Running<Script>>("run", point, nth);
+            harness.crash_at::<Script>("run", point, nth);
             let report = harness.run().await;
             assert_eq!(report.crashes, 1, "{point:?} {nth}");
             let seen = output(&get(&harness, id).await);
@@ -220,7 +223,7 @@ async fn a_signal_through_a_handle_arrives_once_despite_crashes(ground: Ground) 
 
 async fn a_signal_or_cancel_to_an_ended_child_returns_that_it_has_ended(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Give(1)).await?;
+        let kid = flow.spawn(Kid::with(Say::Give(1))).await?;
         kid.join().await?;
         let signalled = kid.child().signal(Go(1)).await?;
         let cancelled = kid.child().cancel("late").await?;
@@ -232,9 +235,9 @@ async fn a_signal_or_cancel_to_an_ended_child_returns_that_it_has_ended(ground: 
 
 async fn a_send_through_a_handle_without_a_child_fails_the_same_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
-        flow.child::<Kid>(Say::Wait).key("k").start().await?;
+        flow.spawn(Kid::with(Say::Wait).key("k")).await?;
         // No child was started, because the key is taken.
-        let unstarted = flow.child::<Kid>(Say::Wait).key("k").start().await?;
+        let unstarted = flow.spawn(Kid::with(Say::Wait).key("k")).await?;
         let signalled = unstarted.child().signal(Go(1)).await.unwrap_err();
         let cancelled = unstarted.child().cancel("no").await.unwrap_err();
         flow.sleep(SECOND).await?;
@@ -249,7 +252,7 @@ async fn a_send_through_a_handle_without_a_child_fails_the_same_on_replay(ground
 
 async fn a_cancel_through_a_handle_cancels_the_child(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Wait).await?;
+        let kid = flow.spawn(Kid::with(Say::Wait)).await?;
         let answer = kid.child().cancel("too late for that").await?;
         let error = kid.join().await.unwrap_err();
         Ok((answer, error.kind().as_str(), error.to_string()))
@@ -267,7 +270,7 @@ async fn a_cancel_through_a_handle_cancels_the_child(ground: Ground) {
 async fn a_cancel_through_a_handle_is_recorded_once_despite_crashes(ground: Ground) {
     for point in [Point::BeforeCommit, Point::AfterCommit] {
         let code = script(|flow, _| async move {
-            let kid = flow.start_child::<Kid>(Say::Wait).await?;
+            let kid = flow.spawn(Kid::with(Say::Wait)).await?;
             let answer = kid.child().cancel("no").await?;
             flow.signal::<Halt>().await?;
             Ok(answer)
@@ -275,7 +278,7 @@ async fn a_cancel_through_a_handle_is_recorded_once_despite_crashes(ground: Grou
         let mut harness = ground.runs(code).await;
         let id = begin(&harness, ()).await;
         // The second commit writes the cancel.
-        harness.crash_at::<Running<Script>>("run", point, 2);
+        harness.crash_at::<Script>("run", point, 2);
         assert_eq!(harness.run().await.crashes, 1);
         let history = history(&harness, id, 1).await;
         let message = only_event(&history, EventKind::ChildMessaged);
@@ -307,7 +310,7 @@ async fn answers_with_crash(
     let mut harness = ground.runs(code.clone()).await;
     let id = begin(&harness, ()).await;
     if let Some((point, nth)) = crash {
-        harness.crash_at::<Running<Script>>("run", point, nth);
+        harness.crash_at::<Script>("run", point, nth);
     }
     let report = harness.run_all().await;
     let instance = get(&harness, id).await;
@@ -319,7 +322,7 @@ async fn answers_with_crash(
 
 async fn a_signal_that_was_sent_before_a_crash_is_answered_the_same_after_it(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.child::<Kid>(Say::Wait).priority(-1).start().await?;
+        let kid = flow.spawn(Kid::with(Say::Wait).priority(-1)).await?;
         let first = kid.child().signal(Go(7)).await?;
         kid.join().await?;
         // The child has ended, so no code receives this signal.
@@ -337,7 +340,7 @@ async fn a_cancel_that_was_sent_before_a_crash_is_answered_the_same_after_it(gro
         let code = script(move |flow, _| {
             let say = say.clone();
             async move {
-                let kid = flow.child::<Kid>(say).priority(-1).start().await?;
+                let kid = flow.spawn(Kid::with(say).priority(-1)).await?;
                 let answer = kid.child().cancel("no").await?;
                 assert_ne!(answer, ChildCancelAnswer::NotFound);
                 let error = kid.join().await.err();
@@ -355,10 +358,14 @@ async fn a_cancel_after_an_operators_cancel_is_answered_the_same_after_a_crash(g
     let code = script(move |flow, _| {
         let client = client.clone();
         async move {
-            let kid = flow.child::<Kid>(Say::Wait).priority(-1).start().await?;
+            let kid = flow.spawn(Kid::with(Say::Wait).priority(-1)).await?;
             let child = kid.child().id().expect("it was started");
             let operator = flow.step("operator", async move || {
-                client.cancel(child, Note::by("ops")).await.map(|_| ())
+                client
+                    .admin()
+                    .cancel(child, Note::by("ops"))
+                    .await
+                    .map(|_| ())
             });
             operator.await?;
             let answer = kid.child().cancel("no").await?;
@@ -371,7 +378,7 @@ async fn a_cancel_after_an_operators_cancel_is_answered_the_same_after_a_crash(g
 async fn a_cancel_of_a_held_child_is_answered_the_same_after_a_crash(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = async {
-            let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say).priority(-1));
+            let kids = [Say::Wait, Say::Wait].map(|say| flow.run(Kid::with(say).priority(-1)));
             flow.all(kids).window(1).await
         };
         let send = async {
@@ -389,7 +396,7 @@ async fn a_cancel_of_a_held_child_is_answered_the_same_after_a_crash(ground: Gro
 
 async fn a_cancel_of_an_ended_child_is_answered_the_same_after_a_crash(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.child::<Kid>(Say::Give(1)).priority(-1).start().await?;
+        let kid = flow.spawn(Kid::with(Say::Give(1)).priority(-1)).await?;
         // The child ends meanwhile.
         flow.sleep(SECOND).await?;
         let answer = kid.child().cancel("late").await?;
@@ -468,10 +475,10 @@ async fn result_with_crash(
 
 async fn the_id_of_a_child_in_a_selection_is_known_at_the_same_point_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
-        let first = flow.select((flow.child::<Kid>(Say::Wait), flow.signal::<Go>()));
+        let first = flow.select((flow.run(Kid::with(Say::Wait)), flow.signal::<Go>()));
         let first = first.await?;
         depends_on_known_ids(&flow).await?;
-        Ok(matches!(first, outlast::workflow::OneOf2::Second(Go(5))))
+        Ok(matches!(first, OneOf2::Second(Go(5))))
     });
     same_result_despite_crashes(&ground, code, false, json!(true)).await;
 }
@@ -479,7 +486,7 @@ async fn the_id_of_a_child_in_a_selection_is_known_at_the_same_point_on_replay(g
 async fn the_ids_of_a_group_beside_a_signal_are_known_at_the_same_point_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
         let group = async {
-            let kids = [Say::Wait, Say::Wait].map(|say| flow.child::<Kid>(say));
+            let kids = [Say::Wait, Say::Wait].map(|say| flow.run(Kid::with(say)));
             let results = flow.all(kids).await?;
             depends_on_known_ids(&flow).await?;
             Ok::<_, FlowError>(results)
@@ -501,7 +508,7 @@ async fn the_id_of_a_child_started_beside_a_signal_is_known_at_the_same_point_on
 ) {
     let code = script(|flow, _| async move {
         let launch = async {
-            let kid = flow.start_child::<Kid>(Say::Wait).await?;
+            let kid = flow.spawn(Kid::with(Say::Wait)).await?;
             depends_on_known_ids(&flow).await?;
             kid.join().await
         };

@@ -6,3 +6,4 @@ mod handles;
 mod recorded_results;
 mod repeated_joins;
 mod starts;
+mod typed_failures;

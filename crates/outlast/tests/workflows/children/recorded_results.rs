@@ -2,7 +2,8 @@
 
 use crate::support::*;
 use outlast::prelude::*;
-use outlast::{EventKind, RetryAnswer};
+use outlast::store::{DeleteAnswer, EventKind, RetryAnswer};
+use outlast::{InstanceId, Note, Status};
 
 on_both_stores!(
     replay_uses_the_recorded_result_when_the_row_of_a_child_has_changed,
@@ -22,9 +23,9 @@ on_both_stores!(
 /// results.
 fn remembers() -> Script {
     script(|flow, _| async move {
-        let done = flow.child::<Kid>(Say::Give(7)).await?;
+        let done = flow.run(Kid::with(Say::Give(7))).await?;
         let failed = flow
-            .child::<Kid>(Say::Fail("broken".into()))
+            .run(Kid::with(Say::Fail("broken".into())))
             .await
             .unwrap_err();
         flow.signal::<Halt>().await?;
@@ -53,7 +54,7 @@ async fn replay_uses_the_recorded_result_when_the_row_of_a_child_has_changed(gro
         .await;
     let sql = format!("update instances set last_error = 'mended' where id = {failed}");
     ground.tamper(&sql).await;
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), remembered());
 }
@@ -64,14 +65,14 @@ async fn replay_uses_the_recorded_result_when_the_row_of_a_child_is_gone(ground:
     let sql = format!("delete from instances where parent_id = {}", id.get());
     ground.tamper(&sql).await;
     assert!(children(&harness, id).await.is_empty());
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), remembered());
 }
 
 async fn a_retry_of_a_failed_child_changes_nothing_for_its_parent(ground: Ground) {
     let code = script(|flow, _| async move {
-        let failed = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
+        let failed = flow.run(Kid::with(Say::WaitThenFail("broken".into())));
         let failed = failed.await.unwrap_err();
         flow.signal::<Halt>().await?;
         Ok(failed.to_string())
@@ -83,29 +84,29 @@ async fn a_retry_of_a_failed_child_changes_nothing_for_its_parent(ground: Ground
     harness.run().await;
     assert_eq!(statuses(&harness, id).await, [Status::Failed]);
     let before = history(&harness, id, 1).await;
-    let retried = harness.retry(kid, Note::by("ada")).await.unwrap();
+    let retried = harness.client().admin().retry(kid, ada()).await.unwrap();
     assert_eq!(retried, RetryAnswer::Retried);
     harness.run().await;
     // The child lives again, in another run. Its parent waits for something else.
     assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal]);
     harness.expect(id).await.awaits(["halt"]);
     assert_eq!(history(&harness, id, 1).await, before);
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), "kid failed: broken");
 }
 
 async fn a_retry_of_a_failed_workflow_begins_a_new_run(ground: Ground) {
     let log = Log::default();
-    let build = |fails: bool| {
+    let build = |is_broken: bool| {
         let log = log.clone();
         script(move |flow, input: Value| {
             let log = log.clone();
             async move {
                 log.step(&flow, "effect", 1).await?;
-                match fails {
-                    true => Err(flow.fail("broken")),
-                    false => Ok((flow.run(), input)),
+                match is_broken {
+                    true => flow.fail("broken"),
+                    false => Ok((flow.run_number(), input)),
                 }
             }
         })
@@ -114,7 +115,7 @@ async fn a_retry_of_a_failed_workflow_begins_a_new_run(ground: Ground) {
     let id = begin_and_run(&mut broken, "the input").await;
     assert_eq!(reason(&get(&broken, id).await), "broken");
     let mut fixed = ground.runs(build(false)).await;
-    fixed.retry(id, Note::by("ada")).await.unwrap();
+    fixed.client().admin().retry(id, ada()).await.unwrap();
     fixed.run().await;
     assert_eq!(output(&get(&fixed, id).await), json!([2, "the input"]));
     assert_eq!(log.times("effect"), 2, "each run has its own steps");
@@ -133,14 +134,14 @@ async fn a_retry_of_a_failed_workflow_begins_a_new_run(ground: Ground) {
 async fn a_retry_of_a_cancelled_workflow_begins_a_new_run(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.signal::<Go>().await?;
-        Ok(flow.run())
+        Ok(flow.run_number())
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.cancel(id, Note::by("ada")).await.unwrap();
+    harness.client().admin().cancel(id, ada()).await.unwrap();
     harness.run().await;
     harness.expect(id).await.is_cancelled_with("ada");
-    harness.retry(id, Note::by("ada")).await.unwrap();
+    harness.client().admin().retry(id, ada()).await.unwrap();
     harness.run().await;
     go(&harness, id.get(), 1).await;
     harness.run().await;
@@ -149,8 +150,8 @@ async fn a_retry_of_a_cancelled_workflow_begins_a_new_run(ground: Ground) {
 
 async fn a_cancel_after_a_retry_is_not_lost(ground: Ground) {
     let code = script(|flow, input: Value| async move {
-        match flow.run() {
-            1 => Err(flow.fail("broken")),
+        match flow.run_number() {
+            1 => flow.fail("broken"),
             _ => {
                 let cancelled = flow.signal::<Go>().await.is_err();
                 Ok((input, cancelled))
@@ -159,8 +160,13 @@ async fn a_cancel_after_a_retry_is_not_lost(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, 1).await;
-    harness.retry(id, Note::by("ada")).await.unwrap();
-    harness.cancel(id, Note::by("grace")).await.unwrap();
+    harness.client().admin().retry(id, ada()).await.unwrap();
+    harness
+        .client()
+        .admin()
+        .cancel(id, Note::by("grace"))
+        .await
+        .unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([1, true]));
 }
@@ -173,13 +179,13 @@ async fn a_retry_of_a_terminated_workflow_continues_the_same_run(ground: Ground)
         async move {
             log.step(&flow, "effect", 1).await?;
             flow.signal::<Go>().await?;
-            Ok(flow.run())
+            Ok(flow.run_number())
         }
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.terminate(id, Note::by("ada")).await.unwrap();
-    harness.retry(id, Note::by("ada")).await.unwrap();
+    harness.client().admin().terminate(id, ada()).await.unwrap();
+    harness.client().admin().retry(id, ada()).await.unwrap();
     harness.run().await;
     go(&harness, id.get(), 1).await;
     harness.run().await;
@@ -203,14 +209,14 @@ async fn a_retry_of_a_terminated_workflow_works_after_its_children_were_collecte
     let kids: Vec<_> = kids.iter().map(|it| it.id).collect();
     harness.advance(HOUR).await;
     assert_eq!(collect(&ground).await, [], "their workflow lives");
-    harness.terminate(id, Note::by("ada")).await.unwrap();
+    harness.client().admin().terminate(id, ada()).await.unwrap();
     assert_eq!(collect(&ground).await, kids);
     assert!(children(&harness, id).await.is_empty());
-    let retried = harness.retry(id, Note::by("ada")).await.unwrap();
+    let retried = harness.client().admin().retry(id, ada()).await.unwrap();
     assert_eq!(retried, RetryAnswer::Retried);
     harness.run().await;
     harness.expect(id).await.awaits(["halt"]);
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     let ended = get(&harness, id).await;
     assert_eq!((ended.run, output(&ended)), (1, remembered()));
@@ -218,7 +224,7 @@ async fn a_retry_of_a_terminated_workflow_works_after_its_children_were_collecte
 
 async fn a_child_collected_before_its_end_was_recorded_fails_with_child_gone(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Give(7)).await?;
+        let kid = flow.spawn(Kid::with(Say::Give(7))).await?;
         flow.signal::<Halt>().await?;
         let error = kid.join().await.unwrap_err();
         flow.sleep(SECOND).await?;
@@ -228,10 +234,10 @@ async fn a_child_collected_before_its_end_was_recorded_fails_with_child_gone(gro
     let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(statuses(&harness, id).await, [Status::Done]);
     harness.advance(HOUR).await;
-    harness.terminate(id, Note::by("ada")).await.unwrap();
+    harness.client().admin().terminate(id, ada()).await.unwrap();
     assert_eq!(collect(&ground).await.len(), 1);
-    harness.retry(id, Note::by("ada")).await.unwrap();
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().admin().retry(id, ada()).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run_all().await;
     let ended = get(&harness, id).await;
     assert_eq!((ended.run, output(&ended)), (1, json!(["child_gone", 1])));
@@ -248,8 +254,8 @@ async fn children_are_not_collected_or_deleted_while_their_workflow_lives(ground
     let collected = ground.store.collect(request).await.unwrap();
     assert_eq!(collected.removed, []);
     let kid = children(&harness, id).await[0].id;
-    let deleted = harness.delete(kid, Note::by("ada")).await.unwrap();
-    assert_eq!(deleted, outlast::DeleteAnswer::ParentLives(id.get()));
+    let deleted = harness.client().admin().delete(kid, ada()).await.unwrap();
+    assert_eq!(deleted, DeleteAnswer::ParentLives(id.get()));
 }
 
 async fn deleting_a_workflow_deletes_its_history(ground: Ground) {
@@ -260,6 +266,6 @@ async fn deleting_a_workflow_deletes_its_history(ground: Ground) {
         count(&history(&harness, id, 1).await, EventKind::StepCompleted),
         1
     );
-    harness.delete(id, Note::by("ada")).await.unwrap();
+    harness.client().admin().delete(id, ada()).await.unwrap();
     assert!(history(&harness, id, 1).await.is_empty());
 }

@@ -6,9 +6,9 @@ on_both_stores!(a_group_of_known_failures_fails_with_the_one_recorded_first,);
 
 async fn a_group_of_known_failures_fails_with_the_one_recorded_first(ground: Ground) {
     let code = script(|flow, _| async move {
-        let fails = |ms, why: &str| Say::SleepThenFail(ms, why.to_owned());
-        let first = flow.start_child::<Kid>(fails(5, "earlier")).await?;
-        let second = flow.start_child::<Kid>(fails(10, "later")).await?;
+        let kid = |ms, why: &str| Kid::with(Say::SleepThenFail(ms, why.to_owned()));
+        let first = flow.spawn(kid(5, "earlier")).await?;
+        let second = flow.spawn(kid(10, "later")).await?;
         let known = [first.join().await.is_err(), second.join().await.is_err()];
         let group = flow.all((second.join(), first.join()));
         Ok((known, group.await.unwrap_err().to_string()))

@@ -1,9 +1,10 @@
 //! Children that are started first and joined later, and windows.
 
 use crate::support::*;
-use outlast::EventKind;
 use outlast::prelude::*;
+use outlast::store::EventKind;
 use outlast::workflow::ChildSignalAnswer;
+use outlast::{JobError, Status};
 
 on_both_stores!(
     a_started_child_runs_while_its_workflow_does_other_things,
@@ -15,6 +16,8 @@ on_both_stores!(
     two_branches_can_join_a_child_at_the_same_time,
     a_group_can_join_the_same_child_twice,
     a_started_machine_is_joined,
+    a_started_job_is_joined,
+    a_started_job_keeps_the_retry_policy_of_its_start,
     a_child_that_is_never_joined_does_not_keep_its_workflow_open,
     a_window_bounds_how_many_children_run_at_a_time,
     a_window_bounds_activities,
@@ -26,7 +29,7 @@ on_both_stores!(
 
 async fn a_started_child_runs_while_its_workflow_does_other_things(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Give(7)).await?;
+        let kid = flow.spawn(Kid::with(Say::Give(7))).await?;
         flow.signal::<Halt>().await?;
         kid.join().await
     });
@@ -45,8 +48,8 @@ async fn a_started_child_runs_while_its_workflow_does_other_things(ground: Groun
 
 async fn a_started_child_is_joined_later(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Sleep(3_000, 7)).await?;
-        let a = flow.activity(Double, 1).await?;
+        let kid = flow.spawn(Kid::with(Say::Sleep(3_000, 7))).await?;
+        let a = flow.run(double::with(1)).await?;
         let b = number(&flow, "two", 2).await?;
         Ok((a, b, kid.join().await?))
     });
@@ -59,7 +62,7 @@ async fn a_started_child_is_joined_later(ground: Ground) {
 
 async fn a_started_child_that_has_ended_is_joined_at_once(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Give(7)).await?;
+        let kid = flow.spawn(Kid::with(Say::Give(7))).await?;
         flow.sleep(HOUR).await?;
         kid.join().await
     });
@@ -68,13 +71,13 @@ async fn a_started_child_that_has_ended_is_joined_at_once(ground: Ground) {
 
 async fn started_children_are_joined_in_a_group_with_others(ground: Ground) {
     let code = script(|flow, _| async move {
-        let early = flow.start_child::<Kid>(Say::Give(1)).await?;
-        let late = flow.start_child::<Kid>(Say::Sleep(9_000, 2)).await?;
+        let early = flow.spawn(Kid::with(Say::Give(1))).await?;
+        let late = flow.spawn(Kid::with(Say::Sleep(9_000, 2))).await?;
         let group = flow.all((
             late.join(),
             vec![early.join()],
-            flow.activity(Double, 3),
-            flow.child::<Kid>(Say::Sleep(5_000, 4)),
+            flow.run(double::with(3)),
+            flow.run(Kid::with(Say::Sleep(5_000, 4))),
         ));
         group.await
     });
@@ -83,8 +86,8 @@ async fn started_children_are_joined_in_a_group_with_others(ground: Ground) {
 
 async fn started_children_are_joined_in_a_selection(ground: Ground) {
     let code = script(|flow, _| async move {
-        let slow = flow.start_child::<Kid>(Say::Sleep(9_000, 1)).await?;
-        let fast = flow.start_child::<Kid>(Say::Sleep(4_000, 2)).await?;
+        let slow = flow.spawn(Kid::with(Say::Sleep(9_000, 1))).await?;
+        let fast = flow.spawn(Kid::with(Say::Sleep(4_000, 2))).await?;
         let first = flow.select(vec![slow.join(), fast.join()]).await?;
         // The children that were not first still exist.
         Ok((first, slow.join().await?))
@@ -94,7 +97,7 @@ async fn started_children_are_joined_in_a_selection(ground: Ground) {
 
 async fn joining_a_child_twice_gives_the_same_result(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Sleep(1_000, 7)).await?;
+        let kid = flow.spawn(Kid::with(Say::Sleep(1_000, 7))).await?;
         Ok((kid.join().await?, kid.join().await?))
     });
     assert_eq!(result_of(&ground, code, ()).await, json!([7, 7]));
@@ -102,7 +105,7 @@ async fn joining_a_child_twice_gives_the_same_result(ground: Ground) {
 
 async fn two_branches_can_join_a_child_at_the_same_time(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Sleep(1_000, 7)).await?;
+        let kid = flow.spawn(Kid::with(Say::Sleep(1_000, 7))).await?;
         let (a, b) = futures_util::join!(kid.join(), kid.join());
         Ok((a?, b?))
     });
@@ -121,8 +124,8 @@ async fn ends_once(ground: Ground, code: Script, expected: Value) {
 
 async fn a_group_can_join_the_same_child_twice(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Sleep(1_000, 7)).await?;
-        flow.all((kid.join(), flow.activity(Double, 1), kid.join()))
+        let kid = flow.spawn(Kid::with(Say::Sleep(1_000, 7))).await?;
+        flow.all((kid.join(), flow.run(double::with(1)), kid.join()))
             .await
     });
     ends_once(ground, code, json!([7, 2, 7])).await;
@@ -130,10 +133,7 @@ async fn a_group_can_join_the_same_child_twice(ground: Ground) {
 
 async fn a_started_machine_is_joined(ground: Ground) {
     let code = script(|flow, _| async move {
-        let machine = flow
-            .machine(New::<Turnstile>(Turn::Wait(1)))
-            .start()
-            .await?;
+        let machine = flow.spawn(Turnstile::with(Turn::Wait(1))).await?;
         let answer = machine.child().signal(Go(2)).await?;
         assert_eq!(answer, ChildSignalAnswer::Delivered);
         machine.join().await
@@ -141,9 +141,55 @@ async fn a_started_machine_is_joined(ground: Ground) {
     assert_eq!(result_of(&ground, code, ()).await, json!(3));
 }
 
+async fn a_started_job_is_joined(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let works = flow.spawn(double::with(2)).await?;
+        let breaks = flow.spawn(fails::with("no luck".into())).await?;
+        flow.sleep(SECOND).await?;
+        let broken = breaks.join().await.unwrap_err();
+        let broken = (broken.kind().as_str(), broken.to_string());
+        Ok((works.child().machine(), works.join().await?, broken))
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin(&harness, ()).await;
+    harness.run_all().await;
+    let broken = ["activity_failed", "fails failed: no luck"];
+    let expected = json!(["double", 4, broken]);
+    assert_eq!(output(&get(&harness, id).await), expected);
+    let started = [
+        "run_started",
+        "activity_scheduled 1 double",
+        "child_started 1 double",
+        "activity_scheduled 2 fails",
+        "child_started 2 fails",
+    ];
+    assert_eq!(history_words(&harness, id).await[..5], started);
+}
+
+async fn a_started_job_keeps_the_retry_policy_of_its_start(ground: Ground) {
+    #[job(attempts = 5)]
+    async fn breaks(cx: &Context) -> Result<u64, JobError> {
+        Err(JobError::retry(format!("not at {}", cx.attempt() + 1)))
+    }
+
+    let code = script(|flow, _| async move {
+        let job = breaks::with().max_attempts(2);
+        let job = flow.spawn(job.backoff(SECOND, 1.0, SECOND)).await?;
+        Ok(job.join().await.unwrap_err().to_string())
+    });
+    let worker = ground.worker().register(code).register(breaks);
+    let mut harness = worker.build().await.unwrap();
+    let id = begin(&harness, ()).await;
+    let begun = harness.time();
+    assert_eq!(harness.run_all().await.retries, 1);
+    assert_eq!(harness.time().since(begun), SECOND);
+    let expected = "breaks failed: gave up after 2 attempts: not at 2";
+    assert_eq!(output(&get(&harness, id).await), expected);
+}
+
 async fn a_child_that_is_never_joined_does_not_keep_its_workflow_open(ground: Ground) {
     let code = script(|flow, _| async move {
-        flow.start_child::<Kid>(Say::Wait).await?;
+        flow.spawn(Kid::with(Say::Wait)).await?;
         Ok(1)
     });
     let mut harness = ground.runs(code).await;
@@ -154,7 +200,7 @@ async fn a_child_that_is_never_joined_does_not_keep_its_workflow_open(ground: Gr
 
 async fn a_window_bounds_how_many_children_run_at_a_time(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kids = (0..7).map(|_| flow.child::<Kid>(Say::Wait));
+        let kids = (0..7).map(|_| flow.run(Kid::with(Say::Wait)));
         flow.all(kids.collect::<Vec<_>>()).window(3).await
     });
     let mut harness = ground.runs(code).await;
@@ -191,7 +237,7 @@ async fn held(harness: &outlast::testing::Harness, id: Scripted) -> Vec<bool> {
 
 async fn a_window_bounds_activities(ground: Ground) {
     let code = script(|flow, _| async move {
-        let jobs = (0..4).map(|n| flow.activity(Double, n));
+        let jobs = (0..4).map(|n| flow.run(double::with(n)));
         flow.all(jobs.collect::<Vec<_>>()).window(2).await
     });
     // No worker runs the activities yet.
@@ -206,8 +252,8 @@ async fn a_window_bounds_activities(ground: Ground) {
 
 async fn a_window_bounds_a_group_under_a_timeout(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kids = (0..2).map(|_| flow.child::<Kid>(Say::Wait));
-        let group = flow.all((kids.collect::<Vec<_>>(), flow.activity(Double, 1)));
+        let kids = (0..2).map(|_| flow.run(Kid::with(Say::Wait)));
+        let group = flow.all((kids.collect::<Vec<_>>(), flow.run(double::with(1))));
         Ok(group.window(1).timeout(HOUR).await?.is_none())
     });
     let mut harness = ground.runs(code).await;
@@ -225,13 +271,13 @@ async fn a_window_bounds_the_children_of_a_mixed_group_and_nothing_else(ground: 
         let log = written.clone();
         async move {
             let group = flow.all((
-                flow.child::<Kid>(Say::Wait),
+                flow.run(Kid::with(Say::Wait)),
                 flow.sleep(SECOND),
                 flow.all((
-                    flow.machine(New::<Turnstile>(Turn::Wait(1))),
+                    flow.run(Turnstile::with(Turn::Wait(1))),
                     log.step(&flow, "here", 2),
                 )),
-                vec![flow.activity(Double, 3), flow.activity(Double, 4)],
+                vec![flow.run(double::with(3)), flow.run(double::with(4))],
             ));
             let (kid, (), nested, doubled) = group.window(1).await?;
             Ok((kid, nested, doubled))
@@ -259,8 +305,8 @@ async fn a_window_bounds_the_children_of_a_mixed_group_and_nothing_else(ground: 
 async fn cancel_rest_ends_held_children_before_they_start(ground: Ground) {
     for survives in [true, false] {
         let code = script(move |flow, _| async move {
-            let broken = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
-            let kids = (0..5).map(|_| flow.child::<Kid>(Say::Wait));
+            let broken = flow.run(Kid::with(Say::WaitThenFail("broken".into())));
+            let kids = (0..5).map(|_| flow.run(Kid::with(Say::Wait)));
             let group = flow.all((broken, kids.collect::<Vec<_>>()));
             let failed = group.window(2).cancel_rest().await;
             match survives {
@@ -292,7 +338,7 @@ async fn cancel_rest_ends_held_children_before_they_start(ground: Ground) {
 
 async fn a_window_of_zero_is_refused(ground: Ground) {
     let code = script(|flow, _| async move {
-        let group = flow.all((flow.activity(Double, 1),)).window(0);
+        let group = flow.all((flow.run(double::with(1)),)).window(0);
         Ok(group.await.unwrap_err().to_string())
     });
     let mut harness = ground.runs(code).await;

@@ -1,10 +1,11 @@
 //! Groups: their shapes, when they wake their workflow, and which failure they return.
 
 use crate::support::*;
-use outlast::EventKind;
+use outlast::Status;
 use outlast::prelude::*;
+use outlast::store::{Child, Event, EventKind};
 use outlast::testing::{Harness, Point};
-use outlast::workflow::{OneOf2, Running};
+use outlast::workflow::{Call, OneOf2};
 use std::sync::Arc;
 
 on_both_stores!(
@@ -38,30 +39,30 @@ on_both_stores!(
 
 async fn results_have_the_shape_of_the_group(ground: Ground) {
     let code = script(|flow, _| async move {
-        let double = |n| flow.activity(Double, n);
-        let flat = flow.all((double(1), double(2))).await?;
-        let vector = flow.all((1..=4).map(double).collect::<Vec<_>>()).await?;
-        let array: [u64; 3] = flow.all([double(5), double(6), double(7)]).await?;
+        let call = |n| flow.run(double::with(n));
+        let flat = flow.all((call(1), call(2))).await?;
+        let vector = flow.all((1..=4).map(call).collect::<Vec<_>>()).await?;
+        let array: [u64; 3] = flow.all([call(5), call(6), call(7)]).await?;
         let nested = flow
             .all((
-                flow.all(vec![double(1), double(2)]),
+                flow.all(vec![call(1), call(2)]),
                 (
-                    double(3),
-                    vec![vec![double(4)], Vec::new(), vec![double(5), double(6)]],
+                    call(3),
+                    vec![vec![call(4)], Vec::new(), vec![call(5), call(6)]],
                 ),
-                [flow.all((double(7),)), flow.all((double(8),))],
+                [flow.all((call(7),)), flow.all((call(8),))],
             ))
             .await?;
         let wide = flow
             .all((
-                double(1),
-                double(2),
-                double(3),
-                double(4),
-                double(5),
-                double(6),
-                double(7),
-                double(8),
+                call(1),
+                call(2),
+                call(3),
+                call(4),
+                call(5),
+                call(6),
+                call(7),
+                call(8),
             ))
             .await?;
         Ok((flat, vector, array, nested, wide))
@@ -82,16 +83,16 @@ async fn a_group_mixes_steps_activities_children_machines_timers_signals_and_gro
     let code = script(|flow, _| async move {
         let mixed = flow.all((
             number(&flow, "here", 1),
-            flow.activity(Double, 2),
-            flow.child::<Kid>(Say::Give(3)),
-            flow.machine(New::<Turnstile>(Turn::Wait(4)).key("turnstile")),
+            flow.run(double::with(2)),
+            flow.run(Kid::with(Say::Give(3))),
+            flow.run(Turnstile::with(Turn::Wait(4)).key("turnstile")),
             flow.sleep(SECOND),
             flow.signal::<Go>(),
             flow.all(vec![
                 number(&flow, "there", 7),
                 number(&flow, "everywhere", 8),
             ]),
-            vec![flow.child::<Kid>(Say::Sleep(1_500, 9))],
+            vec![flow.run(Kid::with(Say::Sleep(1_500, 9)))],
         ));
         let (a, b, c, d, (), Go(f), g, h) = mixed.await?;
         Ok((a, b, c, d, f, g, h))
@@ -108,13 +109,9 @@ async fn a_group_mixes_steps_activities_children_machines_timers_signals_and_gro
 
 async fn an_empty_group_is_complete(ground: Ground) {
     let code = script(|flow, _| async move {
-        let none: Vec<u64> = flow
-            .all(Vec::<outlast::workflow::Call<'_, u64>>::new())
-            .await?;
+        let none: Vec<u64> = flow.all(Vec::<Call<'_, u64>>::new()).await?;
         flow.all(()).await?;
-        let nested: (Vec<Vec<u64>>, ()) = flow
-            .all((Vec::<Vec<outlast::workflow::Call<'_, u64>>>::new(), ()))
-            .await?;
+        let nested: (Vec<Vec<u64>>, ()) = flow.all((Vec::<Vec<Call<'_, u64>>>::new(), ())).await?;
         Ok((none, nested.0))
     });
     let mut harness = ground.runs(code).await;
@@ -132,10 +129,10 @@ async fn an_empty_group_is_complete(ground: Ground) {
 
 async fn everything_in_a_group_is_scheduled_in_one_commit(ground: Ground) {
     let code = script(|flow, _| async move {
-        let members = (0..5).map(|n| flow.activity(Double, n));
+        let members = (0..5).map(|n| flow.run(double::with(n)));
         flow.all((
             members.collect::<Vec<_>>(),
-            flow.child::<Kid>(Say::Give(1)),
+            flow.run(Kid::with(Say::Give(1))),
             flow.sleep(HOUR),
             flow.signal::<Go>(),
         ))
@@ -166,10 +163,10 @@ async fn everything_in_a_group_is_scheduled_in_one_commit(ground: Ground) {
 async fn each_call_records_its_path_of_groups(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.all((
-            flow.activity(Double, 1),
+            flow.run(double::with(1)),
             flow.all((
-                flow.activity(Double, 2),
-                flow.all((flow.child::<Kid>(Say::Give(1)),)),
+                flow.run(double::with(2)),
+                flow.all((flow.run(Kid::with(Say::Give(1))),)),
             )),
             flow.sleep(HOUR),
         ))
@@ -194,7 +191,7 @@ async fn each_call_records_its_path_of_groups(ground: Ground) {
 
 async fn a_thousand_children_wake_their_parent_once(ground: Ground) {
     let code = script(|flow, _| async move {
-        let members = (0..1_000).map(|n| flow.activity(Double, n));
+        let members = (0..1_000).map(|n| flow.run(double::with(n)));
         let results = flow.all(members.collect::<Vec<_>>()).await?;
         Ok(results.iter().sum::<u64>())
     });
@@ -208,7 +205,7 @@ async fn a_thousand_children_wake_their_parent_once(ground: Ground) {
 
 async fn a_thousand_workflows_wake_their_parent_once(ground: Ground) {
     let code = script(|flow, _| async move {
-        let members = (0..1_000).map(|n| flow.child::<Kid>(Say::Give(n)));
+        let members = (0..1_000).map(|n| flow.run(Kid::with(Say::Give(n))));
         let results = flow.all(members.collect::<Vec<_>>()).await?;
         Ok(results.iter().sum::<u64>())
     });
@@ -221,8 +218,8 @@ async fn a_thousand_workflows_wake_their_parent_once(ground: Ground) {
 
 async fn a_thousand_children_in_a_window_wake_their_parent_once(ground: Ground) {
     let code = script(|flow, _| async move {
-        let jobs = (0..500).map(|n| flow.activity(Double, n));
-        let kids = (0..500).map(|n| flow.child::<Kid>(Say::Give(n)));
+        let jobs = (0..500).map(|n| flow.run(double::with(n)));
+        let kids = (0..500).map(|n| flow.run(Kid::with(Say::Give(n))));
         let group = flow.all((jobs.collect::<Vec<_>>(), kids.collect::<Vec<_>>()));
         let (doubled, given) = group.window(50).await?;
         Ok((doubled.iter().sum::<u64>(), given.iter().sum::<u64>()))
@@ -238,7 +235,7 @@ async fn a_thousand_children_in_a_window_wake_their_parent_once(ground: Ground) 
 async fn many_children_beside_a_timer_or_a_signal_wake_their_parent_once(ground: Ground) {
     for beside in ["timeout", "select", "nested"] {
         let code = script(move |flow, _| async move {
-            let kids = (0..100).map(|n| flow.child::<Kid>(Say::Give(n)));
+            let kids = (0..100).map(|n| flow.run(Kid::with(Say::Give(n))));
             let kids = flow.all(kids.collect::<Vec<_>>());
             match beside {
                 "timeout" => Ok(kids.timeout(HOUR).await?.is_some()),
@@ -247,7 +244,7 @@ async fn many_children_beside_a_timer_or_a_signal_wake_their_parent_once(ground:
                     Ok(matches!(first, OneOf2::First(_)))
                 }
                 _ => {
-                    let group = flow.all((kids, flow.activity(Double, 1)));
+                    let group = flow.all((kids, flow.run(double::with(1))));
                     let first = flow.select((flow.sleep(HOUR), group)).await?;
                     Ok(matches!(first, OneOf2::Second(_)))
                 }
@@ -263,7 +260,7 @@ async fn many_children_beside_a_timer_or_a_signal_wake_their_parent_once(ground:
 
 async fn success_wakes_the_parent_only_when_the_outermost_group_is_complete(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = || flow.child::<Kid>(Say::Wait);
+        let kid = || flow.run(Kid::with(Say::Wait));
         flow.all((flow.all((kid(), kid())), kid())).await
     });
     let mut harness = ground.runs(code).await;
@@ -285,9 +282,9 @@ async fn success_wakes_the_parent_only_when_the_outermost_group_is_complete(grou
 fn catches_a_failure() -> Script {
     script(|flow, _| async move {
         let group = flow.all((
-            flow.child::<Kid>(Say::Wait),
-            flow.child::<Kid>(Say::WaitThenFail("broken".into())),
-            flow.child::<Kid>(Say::Wait),
+            flow.run(Kid::with(Say::Wait)),
+            flow.run(Kid::with(Say::WaitThenFail("broken".into()))),
+            flow.run(Kid::with(Say::Wait)),
         ));
         match group.await {
             Ok(_) => Ok("complete".to_owned()),
@@ -302,7 +299,7 @@ fn catches_a_failure() -> Script {
 
 /// Runs that workflow until the second child has failed and the group with it. Returns the three
 /// children too.
-async fn one_of_three_has_failed(ground: &Ground) -> (Harness, Scripted, Vec<outlast::Child>) {
+async fn one_of_three_has_failed(ground: &Ground) -> (Harness, Scripted, Vec<Child>) {
     let mut harness = ground.runs(catches_a_failure()).await;
     let id = begin_and_run(&mut harness, ()).await;
     let kids = children(&harness, id).await;
@@ -321,8 +318,8 @@ async fn the_first_failure_wakes_the_parent_at_once(ground: Ground) {
 
 async fn a_failure_in_a_nested_group_fails_the_outermost_group_at_once(ground: Ground) {
     let code = script(|flow, _| async move {
-        let deep = flow.all(vec![flow.all([flow.activity(Fails, "deep".into())])]);
-        let group = flow.all((flow.child::<Kid>(Say::Wait), deep));
+        let deep = flow.all(vec![flow.all([flow.run(fails::with("deep".into()))])]);
+        let group = flow.all((flow.run(Kid::with(Say::Wait)), deep));
         Ok(group.await.unwrap_err().to_string())
     });
     let mut harness = ground.runs(code).await;
@@ -337,7 +334,10 @@ fn fails_after(pauses: &'static [u64]) -> Script {
     script(move |flow, _| async move {
         let kids = pauses.iter().enumerate();
         let kids = kids.map(|(index, ms)| {
-            flow.child::<Kid>(Say::SleepThenFail(*ms, format!("number {index}")))
+            flow.run(Kid::with(Say::SleepThenFail(
+                *ms,
+                format!("number {index}"),
+            )))
         });
         let error = flow.all(kids.collect::<Vec<_>>()).await.unwrap_err();
         flow.sleep(HOUR).await?;
@@ -374,8 +374,8 @@ async fn a_group_with_a_step_fails_with_the_failure_that_was_recorded_first(grou
         let others = others.clone();
         async move {
             let group = flow.all((
-                flow.child::<Kid>(Say::SleepThenFail(20, "later".into())),
-                flow.child::<Kid>(Say::SleepThenFail(10, "earlier".into())),
+                flow.run(Kid::with(Say::SleepThenFail(20, "later".into()))),
+                flow.run(Kid::with(Say::SleepThenFail(10, "earlier".into()))),
                 flow.step("while they fail", async move || {
                     others.lock().await.run_all().await;
                     Ok::<_, String>(())
@@ -392,10 +392,10 @@ async fn a_group_with_a_step_fails_with_the_failure_that_was_recorded_first(grou
 async fn a_group_of_joins_fails_with_its_first_call_when_failures_are_simultaneous(ground: Ground) {
     let code = script(|flow, _| async move {
         let first = flow
-            .start_child::<Kid>(Say::SleepThenFail(5, "older".into()))
+            .spawn(Kid::with(Say::SleepThenFail(5, "older".into())))
             .await?;
         let second = flow
-            .start_child::<Kid>(Say::SleepThenFail(5, "younger".into()))
+            .spawn(Kid::with(Say::SleepThenFail(5, "younger".into())))
             .await?;
         let error = flow.all((second.join(), first.join())).await.unwrap_err();
         Ok(error.to_string())
@@ -414,14 +414,14 @@ async fn the_chosen_failure_stays_the_same_on_replay_and_after_later_failures(gr
     let id = begin_and_run(&mut harness, ()).await;
     harness.advance(Duration::from_millis(10)).await;
     harness.run().await;
-    let resolved = |events: &[outlast::Event]| data(only_event(events, EventKind::GroupResolved));
+    let resolved = |events: &[Event]| data(only_event(events, EventKind::GroupResolved));
     let before = resolved(&history(&harness, id, 1).await);
     assert_eq!(before["failed"], 3);
     harness.advance(Duration::from_millis(20)).await;
     harness.run().await;
     assert_eq!(statuses(&harness, id).await, [Status::Failed; 3]);
     // The code replays on a worker that crashes once.
-    harness.crash::<Running<Script>>("run", Point::BeforeCommit);
+    harness.crash::<Script>("run", Point::BeforeCommit);
     harness.run_all().await;
     let seen = output(&get(&harness, id).await);
     assert_eq!(seen, json!([3, "kid failed: number 1"]));
@@ -446,22 +446,24 @@ async fn ends_of_siblings_do_not_wake_the_parent_of_a_failed_group(ground: Groun
     // One sibling is done and one is terminated.
     go(&harness, kids[0].id, 1).await;
     harness
-        .terminate(kids[2].id, Note::by("ada"))
+        .client()
+        .admin()
+        .terminate(kids[2].id, ada())
         .await
         .unwrap();
     let report = harness.run().await;
     assert_eq!((report.done, report.steps), (1, 1), "the sibling's own end");
     harness.expect(id).await.awaits(["halt"]);
     assert_eq!(history(&harness, id, 1).await, before);
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), "kid failed: broken");
 }
 
 async fn ends_of_siblings_of_a_failed_group_do_not_count_for_the_next_group(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = || flow.child::<Kid>(Say::Wait);
-        let broken = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
+        let kid = || flow.run(Kid::with(Say::Wait));
+        let broken = flow.run(Kid::with(Say::WaitThenFail("broken".into())));
         let failed = flow.all((kid(), broken, kid())).await.is_err();
         Ok((failed, flow.all((kid(), kid())).await?))
     });
@@ -490,9 +492,9 @@ async fn ends_of_siblings_of_a_failed_group_do_not_count_for_the_next_group(grou
 fn cancels_rest(survives: bool) -> Script {
     script(move |flow, _| async move {
         let group = flow.all((
-            flow.child::<Kid>(Say::Wait),
-            flow.child::<Kid>(Say::WaitThenFail("broken".into())),
-            flow.machine(New::<Turnstile>(Turn::Wait(1))),
+            flow.run(Kid::with(Say::Wait)),
+            flow.run(Kid::with(Say::WaitThenFail("broken".into()))),
+            flow.run(Turnstile::with(Turn::Wait(1))),
         ));
         let failed = group.cancel_rest().await;
         if survives {
@@ -542,7 +544,7 @@ async fn cancel_rest_cancels_once_despite_a_crash(ground: Ground) {
         let kids = children(&harness, id).await;
         go(&harness, kids[1].id, 1).await;
         // The chosen failure is written, but not what follows from it.
-        harness.crash::<Running<Script>>("run", Point::AfterCommit);
+        harness.crash::<Script>("run", Point::AfterCommit);
         let report = harness.run().await;
         assert_eq!(report.crashes, 1);
         let expected = [Status::Cancelled, Status::Failed, Status::Cancelled];
@@ -555,8 +557,8 @@ async fn cancel_rest_cancels_once_despite_a_crash(ground: Ground) {
 
 async fn cancel_rest_leaves_a_complete_group_alone(ground: Ground) {
     let code = script(|flow, _| async move {
-        let bystander = flow.start_child::<Kid>(Say::Wait).await?;
-        flow.all((flow.activity(Double, 1), flow.activity(Double, 2)))
+        let bystander = flow.spawn(Kid::with(Say::Wait)).await?;
+        flow.all((flow.run(double::with(1)), flow.run(double::with(2))))
             .cancel_rest()
             .await?;
         Ok(bystander.child().status().is_none())
@@ -570,9 +572,9 @@ async fn cancel_rest_leaves_a_complete_group_alone(ground: Ground) {
 
 async fn a_group_inside_another_cannot_have_a_window(ground: Ground) {
     let code = script(|flow, _| async move {
-        let inner = flow.all((flow.activity(Double, 1),)).window(1);
+        let inner = flow.all((flow.run(double::with(1)),)).window(1);
         let error = flow
-            .all((inner, flow.activity(Double, 2)))
+            .all((inner, flow.run(double::with(2))))
             .await
             .unwrap_err();
         Ok((error.kind().as_str(), error.to_string()))
@@ -584,12 +586,15 @@ async fn a_group_inside_another_cannot_have_a_window(ground: Ground) {
 
 async fn cancel_rest_of_an_inner_group_cancels_only_its_own_children(ground: Ground) {
     let code = script(|flow, _| async move {
-        let inner = (flow.child::<Kid>(Say::Wait), flow.child::<Kid>(Say::Wait));
+        let inner = (
+            flow.run(Kid::with(Say::Wait)),
+            flow.run(Kid::with(Say::Wait)),
+        );
         let failed = flow
             .all((
                 flow.all(inner).cancel_rest(),
-                flow.child::<Kid>(Say::Wait),
-                flow.activity(Fails, "no".into()),
+                flow.run(Kid::with(Say::Wait)),
+                flow.run(fails::with("no".into())),
             ))
             .await;
         Ok(failed.is_err())

@@ -2,10 +2,11 @@
 //! place.
 
 use crate::support::*;
-use outlast::EventKind;
+use outlast::Status;
 use outlast::prelude::*;
-use outlast::testing::{Harness, ReplayError, replay_with};
-use outlast::workflow::{BLOCKED, Call, Child};
+use outlast::store::EventKind;
+use outlast::testing::{Harness, Replay, ReplayError};
+use outlast::workflow::{BLOCKED, Call, Starting};
 
 on_both_stores!(
     code_that_changes_an_open_group_of_children_is_blocked,
@@ -13,6 +14,7 @@ on_both_stores!(
     code_that_changes_an_open_group_of_signals_and_timers_is_blocked,
     code_that_changes_an_open_group_of_steps_and_signals_to_children_is_blocked,
     code_that_changes_an_awaited_child_into_a_started_one_is_blocked,
+    code_that_changes_an_awaited_job_into_a_started_one_is_blocked,
     the_error_of_a_changed_open_group_names_both_sides,
     the_error_of_a_changed_group_of_started_children_names_both_sides,
     an_open_group_in_an_equivalent_notation_goes_on,
@@ -65,23 +67,22 @@ async fn blocks(ground: &Ground, (was, old): (&str, &Script), (is, new): (&str, 
 
 /// Checks that the exported history fits the code that wrote it, and not the other.
 async fn replays_only_its_own_code(
-    client: &Client,
+    harness: &Harness,
     id: Scripted,
     (old, new): (&Script, &Script),
     pair: &str,
 ) {
-    let exported = client.export(id, None).await.unwrap().unwrap();
-    let exported = serde_json::to_string(&exported).unwrap();
-    replay_with(old.clone(), &exported).unwrap();
-    let differs = replay_with(new.clone(), &exported);
+    let exported = exported(harness, id).await.to_string();
+    Replay::of(old.clone()).check(&exported).unwrap();
+    let differs = Replay::of(new.clone()).check(&exported);
     let is_refused = matches!(differs, Err(ReplayError::Differs { .. }));
     assert!(is_refused, "{pair}: {differs:?}");
 }
 
 /// Delivers everything that a variant may wait for.
 async fn wake(ground: &Ground, harness: &Harness, id: Scripted) {
-    harness.signal(id, Go(1)).await.unwrap();
-    harness.signal(id, Halt(1)).await.unwrap();
+    harness.client().signal(id, Go(1)).await.unwrap();
+    harness.client().signal(id, Halt(1)).await.unwrap();
     for kid in children(harness, id).await {
         if !kid.status.is_terminal() {
             go(harness, kid.id, 1).await;
@@ -90,8 +91,12 @@ async fn wake(ground: &Ground, harness: &Harness, id: Scripted) {
     ground.runs_children().await.run().await;
 }
 
-fn kid(flow: &Flow) -> Call<'static, u64, Child> {
-    flow.child::<Kid>(Say::Wait)
+fn kid(flow: &Flow) -> Call<'static, u64> {
+    flow.run(Kid::with(Say::Wait))
+}
+
+fn spawn(flow: &Flow) -> Starting<u64> {
+    flow.spawn(Kid::with(Say::Wait))
 }
 
 /// Makes a variant of the code that returns nothing.
@@ -156,9 +161,9 @@ async fn code_that_changes_an_open_group_of_started_children_is_blocked(ground: 
     macro_rules! started {
         (|$flow:ident, $a:ident, $b:ident, $c:ident| $code:expr) => {
             script(|$flow, _| async move {
-                let $a = kid(&$flow).start().await?;
-                let $b = kid(&$flow).start().await?;
-                let $c = kid(&$flow).start().await?;
+                let $a = spawn(&$flow).await?;
+                let $b = spawn(&$flow).await?;
+                let $c = spawn(&$flow).await?;
                 $code.await?;
                 // Each variant uses each of the children.
                 let _ = (&$a, &$b, &$c);
@@ -253,7 +258,7 @@ async fn code_that_changes_an_open_group_of_steps_and_signals_to_children_is_blo
     macro_rules! beside {
         (|$flow:ident, $a:ident| $code:expr) => {
             script(|$flow, _| async move {
-                let $a = kid(&$flow).start().await?;
+                let $a = spawn(&$flow).await?;
                 $code.await?;
                 Ok(())
             })
@@ -295,7 +300,7 @@ async fn code_that_changes_an_awaited_child_into_a_started_one_is_blocked(ground
         (
             "started",
             script(|flow, _| async move {
-                kid(&flow).start().await?;
+                spawn(&flow).await?;
                 flow.signal::<Go>().await?;
                 Ok(())
             }),
@@ -304,18 +309,46 @@ async fn code_that_changes_an_awaited_child_into_a_started_one_is_blocked(ground
     each_blocks_the_others(&ground, variants).await;
 }
 
+async fn code_that_changes_an_awaited_job_into_a_started_one_is_blocked(ground: Ground) {
+    let awaited = variant!(|flow| flow.run(double::with(1)));
+    let started = script(|flow, _| async move {
+        let job = flow.spawn(double::with(1)).await?;
+        flow.signal::<Go>().await?;
+        job.join().await?;
+        Ok(())
+    });
+    for (old, new) in [(&awaited, &started), (&started, &awaited)] {
+        // No worker runs the job yet.
+        let mut before = ground.runs_only(old.clone()).await;
+        let id = begin_and_run(&mut before, ()).await;
+        replays_only_its_own_code(&before, id, (old, new), "a job").await;
+        go(&before, id.get(), 1).await;
+        ground.runs_children().await.run().await;
+        let mut after = ground.runs_only(new.clone()).await;
+        after.run().await;
+        let row = get(&after, id).await;
+        let error = row.last_error.unwrap_or_default();
+        assert_eq!(row.status, Status::Runnable, "{error}");
+        assert!(error.starts_with(BLOCKED), "{error}");
+        before.advance(HOUR).await;
+        before.run().await;
+        before.expect(id).await.is_done();
+    }
+}
+
 /// Returns how the error names the history of `old` and the code of `new`.
 async fn sides(ground: &Ground, old: Script, new: Script) -> (String, String) {
     let mut harness = ground.runs(old).await;
     let id = begin_and_run(&mut harness, ()).await;
-    match replay_with(new, &exported(&harness, id).await.to_string()) {
+    match Replay::of(new).check(&exported(&harness, id).await.to_string()) {
         Err(ReplayError::Differs { expected, found }) => (expected, found),
         other => panic!("it differs, and the answer is {other:?}"),
     }
 }
 
-async fn exported(client: &Client, id: Scripted) -> Value {
-    let exported = client.export(id, None).await.unwrap().unwrap();
+async fn exported(harness: &Harness, id: Scripted) -> Value {
+    let exported = harness.client().admin().export(id, None).await;
+    let exported = exported.unwrap().unwrap();
     serde_json::to_value(&exported).unwrap()
 }
 
@@ -335,8 +368,8 @@ async fn the_error_of_a_changed_open_group_names_both_sides(ground: Ground) {
 async fn the_error_of_a_changed_group_of_started_children_names_both_sides(ground: Ground) {
     let joined = |more: bool| {
         script(move |flow, _| async move {
-            let first = kid(&flow).start().await?;
-            let second = kid(&flow).start().await?;
+            let first = spawn(&flow).await?;
+            let second = spawn(&flow).await?;
             let mut joins = vec![first.join()];
             joins.extend(more.then(|| second.join()));
             flow.all(joins).await?;
@@ -360,7 +393,9 @@ async fn an_open_group_in_an_equivalent_notation_goes_on(ground: Ground) {
         let mut harness = ground.runs(old).await;
         let id = begin_and_run(&mut harness, ()).await;
         let exported = exported(&harness, id).await;
-        replay_with(new.clone(), &exported.to_string()).unwrap();
+        Replay::of(new.clone())
+            .check(&exported.to_string())
+            .unwrap();
         wake(&ground, &harness, id).await;
         let mut harness = ground.runs(new).await;
         harness.run_all().await;
@@ -371,8 +406,8 @@ async fn an_open_group_in_an_equivalent_notation_goes_on(ground: Ground) {
 /// Earlier builds recorded neither members of selections nor groups of started children.
 async fn a_history_of_an_earlier_build_without_group_members_replays(ground: Ground) {
     let code = script(|flow, _| async move {
-        let first = kid(&flow).start().await?;
-        kid(&flow).start().await?;
+        let first = spawn(&flow).await?;
+        spawn(&flow).await?;
         flow.select((vec![kid(&flow), kid(&flow)], first.join()))
             .await?;
         Ok(())
@@ -392,7 +427,7 @@ async fn a_history_of_an_earlier_build_without_group_members_replays(ground: Gro
             assert_eq!(member, Some(json!(0)));
         }
     }
-    replay_with(code, &history.to_string()).unwrap();
+    Replay::of(code).check(&history.to_string()).unwrap();
 }
 
 async fn a_history_of_an_earlier_build_with_a_grown_group_replays(ground: Ground) {
@@ -409,7 +444,7 @@ async fn a_history_of_an_earlier_build_with_a_grown_group_replays(ground: Ground
     for event in &mut history["events"].as_array_mut().unwrap()[1..3] {
         event["data"]["group"]["size"] = json!(2);
     }
-    replay_with(of(3), &history.to_string()).unwrap();
-    let differs = replay_with(of(2), &history.to_string());
+    Replay::of(of(3)).check(&history.to_string()).unwrap();
+    let differs = Replay::of(of(2)).check(&history.to_string());
     assert!(differs.is_err());
 }

@@ -6,9 +6,9 @@ use crate::support::*;
 use futures_util::future::{BoxFuture, Either, join_all, select, select_all, try_join};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, join, select_biased};
+use outlast::Status;
 use outlast::prelude::*;
-use outlast::testing::{Point, replay_with};
-use outlast::workflow::Running;
+use outlast::testing::{Point, Replay};
 
 on_both_stores!(
     code_that_asked_for_the_time_may_end_with_the_first_of_two_steps,
@@ -59,7 +59,7 @@ async fn code_that_asks_for_the_time_after_a_signal_consumes_it_once(ground: Gro
 
 async fn all_calls_in_unordered_futures_are_awaited(ground: Ground) {
     let code = script(|flow, _| async move {
-        let calls = (0..3).map(|n| flow.activity(Double, n).into_future());
+        let calls = (0..3).map(|n| flow.run(double::with(n)).into_future());
         let mut calls: FuturesUnordered<_> = calls.collect();
         let mut sum = 0;
         while let Some(result) = calls.next().await {
@@ -75,8 +75,8 @@ async fn all_calls_in_unordered_futures_are_awaited(ground: Ground) {
 fn side_by_side(order: &'static [usize]) -> Script {
     script(move |flow, _| async move {
         let branch = |index: usize| match index {
-            0 => flow.activity(Double, 1).into_future().boxed(),
-            1 => flow.activity(Double, 2).into_future().boxed(),
+            0 => flow.run(double::with(1)).into_future().boxed(),
+            1 => flow.run(double::with(2)).into_future().boxed(),
             _ => async {
                 let (a, b) = flow
                     .all((number(&flow, "x", 5), flow.signal::<Go>()))
@@ -125,7 +125,7 @@ async fn calls_of_one_poll_that_do_not_match_the_history_block(ground: Ground) {
     harness.run().await;
     let other = script(|flow, _| async move {
         let (a, b) = join!(
-            flow.activity(Double, 1).into_future(),
+            flow.run(double::with(1)).into_future(),
             flow.signal::<Go>().into_future()
         );
         Ok(a? + b?.0)
@@ -296,14 +296,14 @@ async fn first(flow: &Flow, first: First, branch: &'static str) -> FlowResult<u6
             let failed = flow.step(branch, async || Err::<u64, _>("no")).await;
             Ok(failed.unwrap_err().to_string().len() as u64)
         }
-        First::Child => flow.child::<Kid>(Say::Sleep(20, 3)).await,
-        First::Activity => flow.activity(Double, 2).await,
+        First::Child => flow.run(Kid::with(Say::Sleep(20, 3))).await,
+        First::Activity => flow.run(double::with(2)).await,
         First::Timer => {
             flow.sleep(Duration::from_millis(10)).await?;
             Ok(5)
         }
         First::Group => {
-            let group = flow.all((number(flow, branch, 6), flow.activity(Double, 3)));
+            let group = flow.all((number(flow, branch, 6), flow.run(double::with(3))));
             Ok(group.await?.1)
         }
     }
@@ -438,15 +438,21 @@ async fn seen(ground: &Ground, case: Case, crash: Option<(Point, u32)>) -> (Vec<
     let mut harness = ground.runs(code(case)).await;
     let id = begin(&harness, ()).await;
     if let Some((point, nth)) = crash {
-        harness.crash_at::<Running<Script>>("run", point, nth);
+        harness.crash_at::<Script>("run", point, nth);
     }
     let report = harness.run_all().await;
     let row = get(&harness, id).await;
     let error = row.last_error.as_deref().unwrap_or_default();
     assert_eq!(row.status, Status::Done, "{case:?} {crash:?}: {error}");
-    let exported = harness.export(id, None).await.unwrap().unwrap();
+    let exported = harness
+        .client()
+        .admin()
+        .export(id, None)
+        .await
+        .unwrap()
+        .unwrap();
     let exported = serde_json::to_string(&exported).unwrap();
-    if let Err(difference) = replay_with(code(case), &exported) {
+    if let Err(difference) = Replay::of(code(case)).check(&exported) {
         panic!("{case:?} {crash:?}: {difference}");
     }
     let mut results: Vec<u64> = serde_json::from_value(output(&row)).unwrap();

@@ -3,10 +3,9 @@
 use crate::support::*;
 use futures_util::future::{Either, select};
 use futures_util::{FutureExt, join, pin_mut, try_join};
-use outlast::EventKind;
-use outlast::prelude::*;
+use outlast::Status;
+use outlast::store::EventKind;
 use outlast::testing::Point;
-use outlast::workflow::Running;
 
 on_both_stores!(
     concurrent_waits_are_one_park,
@@ -24,7 +23,7 @@ on_both_stores!(
 
 async fn concurrent_waits_are_one_park(ground: Ground) {
     let code = script(|flow, _| async move {
-        let child = async { flow.child::<Kid>(Say::Wait).await };
+        let child = async { flow.run(Kid::with(Say::Wait)).await };
         let signal = async { flow.signal::<Go>().await };
         let timer = async { flow.sleep(SECOND).await };
         let (child, signal, timer) = join!(child, signal, timer);
@@ -71,14 +70,14 @@ fn branches() -> Script {
         let order = std::sync::Mutex::new(Vec::new());
         let note = |name: &'static str| order.lock().unwrap().push(name);
         let child = async {
-            flow.child::<Kid>(Say::Wait).await?;
+            flow.run(Kid::with(Say::Wait)).await?;
             note("child");
             number(&flow, "after child", 1).await
         };
         let signal = async {
             flow.signal::<Go>().await?;
             note("signal");
-            flow.activity(Double, 1).await
+            flow.run(double::with(1)).await
         };
         let timer = async {
             flow.sleep(SECOND).await?;
@@ -126,7 +125,7 @@ async fn code_that_branches_on_the_first_arrival_takes_the_same_branch_on_replay
                     }
                 }
                 if !at_once || turn == 2 {
-                    harness.crash::<Running<Script>>("run", Point::BeforeCommit);
+                    harness.crash::<Script>("run", Point::BeforeCommit);
                     harness.run().await;
                 } else {
                     others.run().await;
@@ -161,7 +160,7 @@ async fn signals_are_given_to_waiting_calls_in_the_order_of_the_calls(ground: Gr
 async fn a_dropped_branch_stays_dropped_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
         let seen = {
-            let child = async { flow.child::<Kid>(Say::Wait).await }.fuse();
+            let child = async { flow.run(Kid::with(Say::Wait)).await }.fuse();
             let signal = async { flow.signal::<Go>().await }.fuse();
             pin_mut!(child, signal);
             match select(child, signal).await {
@@ -195,7 +194,7 @@ async fn a_signal_for_a_dropped_branch_stays_in_the_inbox(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     // The workflow waits only for the timer.
     harness.expect(id).await.sleeps();
@@ -209,8 +208,8 @@ async fn a_failure_in_one_branch_ends_the_other_with_try_join(ground: Ground) {
     let code = script(|flow, _| async move {
         let both = async {
             try_join!(
-                flow.child::<Kid>(Say::Wait).into_future(),
-                flow.activity(Fails, "broken".into()).into_future(),
+                flow.run(Kid::with(Say::Wait)).into_future(),
+                flow.run(fails::with("broken".into())).into_future(),
             )
         };
         let error = both.await.unwrap_err();
@@ -226,11 +225,11 @@ async fn branches_that_start_children_concurrently_lose_none(ground: Ground) {
         let pair = |n| {
             let flow = &flow;
             async move {
-                flow.all((flow.activity(Double, n), flow.child::<Kid>(Say::Give(n))))
+                flow.all((flow.run(double::with(n)), flow.run(Kid::with(Say::Give(n)))))
                     .await
             }
         };
-        let (a, b, c) = join!(pair(1), pair(2), flow.start_child::<Kid>(Say::Give(3)));
+        let (a, b, c) = join!(pair(1), pair(2), flow.spawn(Kid::with(Say::Give(3))));
         Ok((a?, b?, c?.join().await?))
     });
     let mut harness = ground.runs(code).await;
@@ -249,7 +248,7 @@ async fn the_end_of_a_child_wakes_the_branch_that_started_it(ground: Ground) {
             let branch = |name: &'static str| {
                 let flow = &flow;
                 async move {
-                    let pair = (flow.child::<Kid>(Say::Wait), flow.activity(Double, 1));
+                    let pair = (flow.run(Kid::with(Say::Wait)), flow.run(double::with(1)));
                     let (n, _) = flow.all(pair).await?;
                     number(flow, name, n).await
                 }
@@ -284,9 +283,9 @@ async fn the_end_of_a_child_wakes_the_branch_that_started_it(ground: Ground) {
 
 async fn a_thousand_children_beside_a_single_child_wake_their_parent_once(ground: Ground) {
     let code = script(|flow, _| async move {
-        let jobs = (0..1_000).map(|n| flow.activity(Double, n));
+        let jobs = (0..1_000).map(|n| flow.run(double::with(n)));
         let jobs = flow.all(jobs.collect::<Vec<_>>());
-        let lone = flow.child::<Kid>(Say::Wait);
+        let lone = flow.run(Kid::with(Say::Wait));
         let (jobs, lone) = try_join!(jobs.into_future(), lone.into_future())?;
         Ok((jobs.iter().sum::<u64>(), lone))
     });
@@ -315,7 +314,7 @@ async fn concurrent_groups_wake_their_parent_once_each(ground: Ground) {
         let group = |n: u64| {
             let flow = &flow;
             async move {
-                let jobs = (0..n).map(|n| flow.activity(Double, n));
+                let jobs = (0..n).map(|n| flow.run(double::with(n)));
                 flow.all(jobs.collect::<Vec<_>>()).await
             }
         };

@@ -2,10 +2,11 @@
 //! of their members have ended.
 
 use crate::support::*;
-use outlast::EventKind;
 use outlast::prelude::*;
+use outlast::store::{EventKind, Timestamp};
 use outlast::testing::{Harness, Point};
-use outlast::workflow::{OneOf2, Running};
+use outlast::workflow::OneOf2;
+use outlast::{Note, Status};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 on_both_stores!(
@@ -97,7 +98,7 @@ fn waits_for(mix: &[Arrival], say: Say, runs: &Runs) -> Script {
             let (mut kids, mut timers, mut gos, mut halts) = (vec![], vec![], vec![], vec![]);
             for member in mix {
                 match member {
-                    Child(_) => kids.push(flow.child::<Kid>(say.clone())),
+                    Child(_) => kids.push(flow.run(Kid::with(say.clone()))),
                     Timer(n) => timers.push(flow.sleep(n * HOUR)),
                     GoArrives => gos.push(flow.signal::<Go>()),
                     HaltArrives => halts.push(flow.signal::<Halt>()),
@@ -111,7 +112,7 @@ fn waits_for(mix: &[Arrival], say: Say, runs: &Runs) -> Script {
 }
 
 /// Lets one arrival happen, a second after the previous one. Does not run the workflow.
-async fn arrive(others: &mut Harness, id: Scripted, what: Arrival, begun: outlast::Timestamp) {
+async fn arrive(others: &mut Harness, id: Scripted, what: Arrival, begun: Timestamp) {
     match what {
         Timer(n) => others.set_time(begun + n * HOUR).await,
         Child(n) => {
@@ -125,20 +126,20 @@ async fn arrive(others: &mut Harness, id: Scripted, what: Arrival, begun: outlas
         }
         HaltArrives => {
             others.advance(SECOND).await;
-            others.signal(id.get(), Halt(1)).await.unwrap();
+            others.client().signal(id, Halt(1)).await.unwrap();
         }
     }
     others.run().await;
 }
 
 /// Returns the kinds of the events that record arrivals, in their order.
-async fn arrivals(client: &Client, id: Scripted) -> Vec<EventKind> {
+async fn arrivals(on: &Harness, id: Scripted) -> Vec<EventKind> {
     let kinds = [
         EventKind::ChildCompleted,
         EventKind::TimerFired,
         EventKind::SignalConsumed,
     ];
-    let events = history(client, id, 1).await;
+    let events = history(on, id, 1).await;
     let recorded = events.iter().map(|event| event.kind);
     recorded.filter(|kind| kinds.contains(kind)).collect()
 }
@@ -222,7 +223,7 @@ async fn a_mixed_group_does_not_wait_for_a_signal_already_in_the_inbox(ground: G
     harness.advance(SECOND).await;
     harness.run().await;
     assert_eq!(runs.get(), 1);
-    harness.signal(id.get(), Halt(8)).await.unwrap();
+    harness.client().signal(id.get(), Halt(8)).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([7, 8]));
     assert_eq!(runs.get(), 2);
@@ -263,8 +264,8 @@ async fn a_cancel_wakes_a_mixed_group_at_once(ground: Ground) {
             }
             harness.run().await;
             assert_eq!(runs.get(), 1, "{order:?} {came}");
-            let note = outlast::Note::by("test");
-            harness.cancel(id, note).await.unwrap();
+            let note = Note::by("test");
+            harness.client().admin().cancel(id, note).await.unwrap();
             harness.run().await;
             let row = get(&harness, id).await;
             assert_eq!(row.status, Status::Cancelled, "{order:?} {came}");
@@ -280,7 +281,7 @@ async fn a_mixed_group_survives_a_crash_at_every_commit(ground: Ground) {
             let runs = Runs::default();
             let mut harness = ground.runs(waits_for(&mix, Say::Wait, &runs)).await;
             let mut others = ground.runs_children().await;
-            harness.crash::<Running<Script>>("run", point);
+            harness.crash::<Script>("run", point);
             let id = begin_and_run(&mut harness, ()).await;
             let begun = harness.time();
             let before = runs.get();
@@ -289,7 +290,7 @@ async fn a_mixed_group_survives_a_crash_at_every_commit(ground: Ground) {
                 arrive(&mut others, id, *what, begun).await;
             }
             assert_eq!(runs.get(), before, "{order:?} {point:?}");
-            harness.crash::<Running<Script>>("run", point);
+            harness.crash::<Script>("run", point);
             harness.run().await;
             let row = get(&harness, id).await;
             assert_eq!(output(&row), json!([[0], 1]), "{order:?} {point:?}");
@@ -320,7 +321,12 @@ async fn a_parked_row_shows_what_a_mixed_group_still_waits_for(ground: Ground) {
     assert!(row.needs_all);
     assert_eq!(row.status, Status::AwaitingSignal);
     assert_eq!((row.awaits, row.await_deadline), (go, due));
-    let sentence = harness.explain(&get(&harness, id).await).await.unwrap();
+    let sentence = harness
+        .client()
+        .admin()
+        .explain(&get(&harness, id).await)
+        .await
+        .unwrap();
     let expected = "waits for 2 of 3 calls of a group (call 1): a timer (call 3)";
     assert!(sentence.contains(expected), "{sentence}");
     assert!(sentence.contains("and signal go (call 4)"), "{sentence}");
@@ -377,7 +383,7 @@ async fn two_calls_for_the_same_signal_consume_two_signals(ground: Ground) {
 
 async fn a_selection_with_a_mixed_group_is_woken_by_the_first_arrival(ground: Ground) {
     let code = script(|flow, _| async move {
-        let group = flow.all((flow.child::<Kid>(Say::Wait), flow.signal::<Halt>()));
+        let group = flow.all((flow.run(Kid::with(Say::Wait)), flow.signal::<Halt>()));
         Ok(match flow.select((group, flow.signal::<Go>())).await? {
             OneOf2::First((kid, halt)) => kid + halt.0,
             OneOf2::Second(go) => go.0,
@@ -397,9 +403,9 @@ async fn a_mixed_group_can_join_children_that_were_started_before(ground: Ground
     let code = script(move |flow, _| {
         noted.note();
         async move {
-            let first = flow.start_child::<Kid>(Say::Wait).await?;
-            let _other = flow.start_child::<Kid>(Say::Wait).await?;
-            let last = flow.start_child::<Kid>(Say::Wait).await?;
+            let first = flow.spawn(Kid::with(Say::Wait)).await?;
+            let _other = flow.spawn(Kid::with(Say::Wait)).await?;
+            let last = flow.spawn(Kid::with(Say::Wait)).await?;
             let joins = (first.join(), last.join(), flow.sleep(HOUR));
             let (first, last, ()) = flow.all(joins).await?;
             Ok((first, last))
@@ -428,7 +434,7 @@ async fn a_mixed_group_with_a_window_starts_all_of_its_children(ground: Ground) 
     let code = script(move |flow, _| {
         noted.note();
         async move {
-            let jobs = (0..5).map(|n| flow.activity(Double, n));
+            let jobs = (0..5).map(|n| flow.run(double::with(n)));
             let jobs = jobs.collect::<Vec<_>>();
             let (jobs, ()) = flow.all((jobs, flow.sleep(SECOND))).window(2).await?;
             Ok(jobs)

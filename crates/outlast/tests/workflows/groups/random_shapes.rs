@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use outlast::prelude::*;
-use outlast::testing::Point;
+use outlast::testing::{Harness, Point};
 
 on_both_stores!(groups_of_any_shape_have_the_expected_result_despite_crashes);
 
@@ -64,10 +64,10 @@ async fn groups_of_any_shape_have_the_expected_result_despite_crashes(ground: Gr
     let code = script(|flow, input: Value| async move {
         let tree: Tree = serde_json::from_value(input)?;
         let child = |member: Member| {
-            flow.child::<Kid>(match member.fails {
+            flow.run(Kid::with(match member.fails {
                 true => Say::SleepThenFail(member.ms, member.number.to_string()),
                 false => Say::Sleep(member.ms, member.number),
-            })
+            }))
         };
         let groups = tree.into_iter().map(|rows| {
             let rows = rows.into_iter().map(|row| {
@@ -110,10 +110,10 @@ async fn groups_of_any_shape_have_the_expected_result_despite_crashes(ground: Gr
 /// How many workers crash.
 const CRASHES: u32 = 20;
 
-async fn begin_all(client: &Client, trees: &[Tree]) -> Vec<Scripted> {
+async fn begin_all(harness: &Harness, trees: &[Tree]) -> Vec<Scripted> {
     let mut ids = Vec::new();
     for tree in trees {
-        ids.push(begin(client, tree).await);
+        ids.push(begin(harness, tree).await);
     }
     ids
 }

@@ -2,9 +2,10 @@
 
 use crate::support::*;
 use outlast::prelude::*;
+use outlast::store::{Event, EventKind};
 use outlast::testing::Point;
-use outlast::workflow::{OneOf2, OneOf3, OneOf4, Running};
-use outlast::{Event, EventKind};
+use outlast::workflow::{Call, OneOf2, OneOf3, OneOf4};
+use outlast::{Client, Status};
 use std::sync::Arc;
 
 on_both_stores!(
@@ -39,10 +40,10 @@ on_both_stores!(
 fn one_of_everything() -> Script {
     script(|flow, _| async move {
         let first = flow.select((
-            flow.child::<Kid>(Say::Wait),
+            flow.run(Kid::with(Say::Wait)),
             flow.signal::<Go>(),
             flow.sleep(HOUR),
-            flow.machine(New::<Turnstile>(Turn::Wait(1))),
+            flow.run(Turnstile::with(Turn::Wait(1))),
         ));
         Ok(match first.await? {
             OneOf4::First(n) => json!(["child", n]),
@@ -94,8 +95,8 @@ async fn the_earliest_of_several_arrivals_wins(ground: Ground) {
 async fn the_losers_go_on(ground: Ground) {
     let code = script(|flow, _| async move {
         let first = flow.select((
-            flow.child::<Kid>(Say::Wait),
-            flow.child::<Kid>(Say::Give(1)),
+            flow.run(Kid::with(Say::Wait)),
+            flow.run(Kid::with(Say::Give(1))),
         ));
         let first = first.await?;
         flow.signal::<Halt>().await?;
@@ -114,7 +115,7 @@ async fn the_losers_go_on(ground: Ground) {
 
 async fn cancel_rest_cancels_the_losers(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kids = [Say::Wait, Say::Give(1), Say::Wait].map(|say| flow.child::<Kid>(say));
+        let kids = [Say::Wait, Say::Give(1), Say::Wait].map(|say| flow.run(Kid::with(say)));
         let first = flow.select(Vec::from(kids)).cancel_rest().await?;
         flow.signal::<Halt>().await?;
         Ok(first)
@@ -123,7 +124,7 @@ async fn cancel_rest_cancels_the_losers(ground: Ground) {
     let id = begin_and_run(&mut harness, ()).await;
     let expected = [Status::Cancelled, Status::Done, Status::Cancelled];
     assert_eq!(statuses(&harness, id).await, expected);
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([1, 1]));
 }
@@ -134,7 +135,7 @@ async fn cancel_rest_cancels_the_losers_when_the_workflow_ends_at_once(ground: G
             if input == json!("again") {
                 return Ok(0);
             }
-            let kids = [Say::Wait, Say::Give(1)].map(|say| flow.child::<Kid>(say));
+            let kids = [Say::Wait, Say::Give(1)].map(|say| flow.run(Kid::with(say)));
             let (_, first) = flow.select(Vec::from(kids)).cancel_rest().await?;
             match renews {
                 true => flow.continue_as_new("again"),
@@ -152,7 +153,7 @@ async fn cancel_rest_cancels_the_losers_when_the_workflow_ends_at_once(ground: G
 async fn a_signal_for_a_losing_call_stays_in_the_inbox(ground: Ground) {
     let code = script(|flow, _| async move {
         let first = flow
-            .select((flow.signal::<Go>(), flow.child::<Kid>(Say::Wait)))
+            .select((flow.signal::<Go>(), flow.run(Kid::with(Say::Wait))))
             .await?;
         let OneOf2::Second(child) = first else {
             return Ok((0, 0));
@@ -174,11 +175,11 @@ async fn a_signal_for_a_losing_call_stays_in_the_inbox(ground: Ground) {
 
 async fn a_failed_winner_fails_the_selection(ground: Ground) {
     let code = script(|flow, _| async move {
-        let broken = flow.child::<Kid>(Say::SleepThenFail(10, "broken".into()));
+        let broken = flow.run(Kid::with(Say::SleepThenFail(10, "broken".into())));
         let error = flow.select((flow.sleep(HOUR), broken)).await.unwrap_err();
         let group = flow.all((
-            flow.child::<Kid>(Say::Wait),
-            flow.activity(Fails, "deep".into()),
+            flow.run(Kid::with(Say::Wait)),
+            flow.run(fails::with("deep".into())),
         ));
         let deep = flow.select((group, flow.sleep(HOUR))).await.unwrap_err();
         Ok((error.kind().as_str(), error.to_string(), deep.to_string()))
@@ -190,7 +191,7 @@ async fn a_failed_winner_fails_the_selection(ground: Ground) {
 
 async fn a_group_wins_when_it_is_complete(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = |ms| flow.child::<Kid>(Say::Sleep(ms, ms));
+        let kid = |ms| flow.run(Kid::with(Say::Sleep(ms, ms)));
         let first = flow.select((flow.all((kid(1), kid(50))), kid(60), (kid(2), kid(70))));
         Ok(match first.await? {
             OneOf3::First(both) => json!(both),
@@ -211,7 +212,7 @@ async fn an_empty_group_wins_at_once(ground: Ground) {
 
 async fn an_empty_selection_is_refused(ground: Ground) {
     let code = script(|flow, _| async move {
-        let none = Vec::<outlast::workflow::Call<'_, u64>>::new();
+        let none = Vec::<Call<'_, u64>>::new();
         let error = flow.select(none).await.unwrap_err();
         Ok(error.kind().as_str())
     });
@@ -220,7 +221,7 @@ async fn an_empty_selection_is_refused(ground: Ground) {
 
 async fn the_winner_is_recorded_and_stays_the_same_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kids = [30, 10, 20].map(|ms| flow.child::<Kid>(Say::Sleep(ms, ms)));
+        let kids = [30, 10, 20].map(|ms| flow.run(Kid::with(Say::Sleep(ms, ms))));
         let first = flow.select(Vec::from(kids)).await?;
         flow.sleep(SECOND).await?;
         Ok(first)
@@ -232,7 +233,7 @@ async fn the_winner_is_recorded_and_stays_the_same_on_replay(ground: Ground) {
     let choice = |events: &[Event]| data(only_event(events, EventKind::SelectionResolved));
     let before = choice(&history(&harness, id, 1).await);
     assert_eq!(before, json!({"winner": 1}));
-    harness.crash::<Running<Script>>("run", Point::BeforeCommit);
+    harness.crash::<Script>("run", Point::BeforeCommit);
     harness.run_all().await;
     assert_eq!(output(&get(&harness, id).await), json!([1, 10]));
     assert_eq!(choice(&history(&harness, id, 1).await), before);
@@ -240,7 +241,10 @@ async fn the_winner_is_recorded_and_stays_the_same_on_replay(ground: Ground) {
 
 async fn a_group_in_a_selection_wakes_the_workflow_when_it_is_complete(ground: Ground) {
     let code = script(|flow, _| async move {
-        let pair = flow.all((flow.child::<Kid>(Say::Wait), flow.child::<Kid>(Say::Wait)));
+        let pair = flow.all((
+            flow.run(Kid::with(Say::Wait)),
+            flow.run(Kid::with(Say::Wait)),
+        ));
         let first = flow
             .select((pair, flow.signal::<Go>(), flow.sleep(HOUR)))
             .await?;
@@ -264,9 +268,9 @@ async fn a_group_in_a_selection_wakes_the_workflow_when_it_is_complete(ground: G
 /// A child that was not started, because another branch was ready, is not in the history.
 async fn calls_beside_a_ready_call_are_not_started_even_on_replay(ground: Ground) {
     let code = script(|flow, _| async move {
-        let failed = flow.start_child::<Kid>(Say::Fail("broken".into())).await?;
+        let failed = flow.spawn(Kid::with(Say::Fail("broken".into()))).await?;
         failed.join().await.unwrap_err();
-        let kid = || flow.child::<Kid>(Say::Wait);
+        let kid = || flow.run(Kid::with(Say::Wait));
         let selected = flow
             .select((kid(), flow.sleep(HOUR), flow.signal::<Go>()))
             .await?;
@@ -310,7 +314,7 @@ impl Drop for Leaves {
 }
 
 /// A step that waits forever.
-fn endless(flow: &Flow, log: &Log) -> outlast::workflow::Call<'static, u64> {
+fn endless(flow: &Flow, log: &Log) -> Call<'static, u64> {
     let log = log.clone();
     flow.step("endless", async move || {
         log.note("endless begins");
@@ -322,7 +326,7 @@ fn endless(flow: &Flow, log: &Log) -> outlast::workflow::Call<'static, u64> {
 }
 
 /// A step that yields once, so that the step beside it begins.
-fn quick(flow: &Flow, log: &Log) -> outlast::workflow::Call<'static, u64> {
+fn quick(flow: &Flow, log: &Log) -> Call<'static, u64> {
     let log = log.clone();
     flow.step("quick", async move || {
         tokio::task::yield_now().await;
@@ -431,8 +435,8 @@ async fn a_step_that_fails_first_fails_the_selection(ground: Ground) {
     let code = script(move |flow, _| {
         let log = written.clone();
         async move {
-            let fails = flow.step("fails", async || Err::<u64, _>("no"));
-            let error = flow.select((endless(&flow, &log), fails)).await;
+            let failing = flow.step("fails", async || Err::<u64, _>("no"));
+            let error = flow.select((endless(&flow, &log), failing)).await;
             let error = error.unwrap_err();
             flow.sleep(SECOND).await?;
             Ok((error.kind().as_str(), error.call()))
@@ -462,7 +466,7 @@ async fn a_signal_in_the_inbox_wins_and_the_step_never_runs(ground: Ground) {
         let id = begin(&harness, ()).await;
         go(&harness, id.get(), 7).await;
         if let Some(point) = point {
-            harness.crash::<Running<Script>>("run", point);
+            harness.crash::<Script>("run", point);
         }
         let report = harness.run_all().await;
         assert_eq!(report.crashes, u32::from(point.is_some()));
@@ -497,7 +501,7 @@ async fn a_signal_that_comes_while_a_step_runs_stays_in_the_inbox(ground: Ground
     let code = step_beside_its_signal(&log, &ground.client);
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    harness.crash::<Running<Script>>("run", Point::AfterCommit);
+    harness.crash::<Script>("run", Point::AfterCommit);
     assert_eq!(harness.run_all().await.crashes, 1);
     assert_eq!(output(&get(&harness, id).await), json!(["step", 1, 7]));
     assert_eq!(log.times("send"), 1);
@@ -508,7 +512,7 @@ async fn a_signal_sent_before_a_crash_wins_over_an_unfinished_step(ground: Groun
     let code = step_beside_its_signal(&log, &ground.client);
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    harness.crash::<Running<Script>>("run", Point::BeforeCommit);
+    harness.crash::<Script>("run", Point::BeforeCommit);
     assert_eq!(harness.run_all().await.crashes, 1);
     // Nothing of the step is written, and the replay finds the signal in the inbox.
     assert_eq!(output(&get(&harness, id).await), json!(["signal", 7]));
@@ -522,7 +526,7 @@ async fn a_running_step_wins_over_a_child_that_ends_meanwhile(ground: Ground) {
     let code = script(move |flow, _| {
         let others = others.clone();
         async move {
-            let kid = flow.child::<Kid>(Say::Give(1));
+            let kid = flow.run(Kid::with(Say::Give(1)));
             let step = flow.step("while it ends", async move || {
                 others.lock().await.run().await;
                 Ok::<_, String>(2)
@@ -542,11 +546,11 @@ async fn a_running_step_wins_over_a_child_that_ends_meanwhile(ground: Ground) {
 async fn a_thousand_children_beside_a_single_child_do_not_wake_their_parent(ground: Ground) {
     for lone_ends in [false, true] {
         let code = script(|flow, _| async move {
-            let jobs = (0..1_000).map(|n| flow.activity(Double, n));
+            let jobs = (0..1_000).map(|n| flow.run(double::with(n)));
             let jobs = jobs.collect::<Vec<_>>();
-            let held = flow.child::<Kid>(Say::Wait);
+            let held = flow.run(Kid::with(Say::Wait));
             let group = flow.all((jobs, held));
-            let first = flow.select((group, flow.child::<Kid>(Say::Wait)));
+            let first = flow.select((group, flow.run(Kid::with(Say::Wait))));
             Ok(match first.await? {
                 OneOf2::First((jobs, held)) => json!([jobs.len(), held]),
                 OneOf2::Second(lone) => json!(lone),
@@ -576,9 +580,9 @@ async fn a_thousand_children_beside_a_single_child_do_not_wake_their_parent(grou
 
 async fn a_thousand_children_between_single_children_do_not_wake_their_parent(ground: Ground) {
     let code = script(|flow, _| async move {
-        let jobs = (0..1_000).map(|n| flow.activity(Double, n));
-        let group = flow.all((jobs.collect::<Vec<_>>(), flow.child::<Kid>(Say::Wait)));
-        let lone = || flow.child::<Kid>(Say::Wait);
+        let jobs = (0..1_000).map(|n| flow.run(double::with(n)));
+        let group = flow.all((jobs.collect::<Vec<_>>(), flow.run(Kid::with(Say::Wait))));
+        let lone = || flow.run(Kid::with(Say::Wait));
         Ok(match flow.select((lone(), group, lone())).await? {
             OneOf3::First(n) => json!(["before", n]),
             OneOf3::Second((jobs, n)) => json!([jobs.len(), n]),
@@ -611,7 +615,7 @@ async fn a_thousand_children_between_single_children_do_not_wake_their_parent(gr
 async fn groups_in_a_selection_do_not_wake_their_parent_for_each_other(ground: Ground) {
     for (groups, wakes) in [(3_u32, 0), (120, 21)] {
         let code = script(move |flow, _| async move {
-            let group = |n| flow.all((flow.activity(Double, n), flow.child::<Kid>(Say::Wait)));
+            let group = |n| flow.all((flow.run(double::with(n)), flow.run(Kid::with(Say::Wait))));
             let groups = (0..u64::from(groups)).map(group).collect::<Vec<_>>();
             let (first, (doubled, given)) = flow.select(groups).await?;
             Ok((first, doubled, given))
@@ -639,7 +643,7 @@ async fn a_failure_in_any_group_of_a_selection_wakes_the_parent_at_once(ground: 
                     true => Say::WaitThenFail("broken".into()),
                     false => Say::Wait,
                 };
-                flow.all((flow.child::<Kid>(end), flow.child::<Kid>(Say::Wait)))
+                flow.all((flow.run(Kid::with(end)), flow.run(Kid::with(Say::Wait))))
             };
             let error = flow.select((group(0), group(1))).await.unwrap_err();
             Ok(error.to_string())

@@ -1,10 +1,11 @@
 //! Crashes before and after each commit: the workflow has the same result and the same history.
 
 use crate::support::*;
-use outlast::EventKind;
 use outlast::prelude::*;
+use outlast::store::{ClosePolicy, EventKind};
 use outlast::testing::{Harness, HarnessBuilder, Point};
 use outlast::workflow::OneOf2;
+use outlast::{Client, Job, JobError, Status};
 use std::collections::BTreeMap;
 
 on_both_stores!(
@@ -32,10 +33,6 @@ impl Job for Effect {
     fn backoff(&self, _: u32) -> Duration {
         SECOND
     }
-}
-
-fn effect() -> Effect {
-    Effect(Log::default())
 }
 
 /// A job that succeeds at its second attempt.
@@ -166,25 +163,25 @@ async fn steps(flow: &Flow, log: &Log, seen: &mut Results, now: String) -> FlowR
 }
 
 async fn activities(flow: &Flow, log: &Log, seen: &mut Results) -> FlowResult<()> {
-    seen.push(json!(flow.activity(effect(), "alone".into()).await?));
-    let flaky = flow.activity(Flaky(Log::default()), "tried again".into());
+    seen.push(json!(flow.run(Effect::with("alone".to_owned())).await?));
+    let flaky = flow.run(Flaky::with("tried again".to_owned()));
     seen.push(json!(flaky.await?));
-    let failed = flow.activity(Fails, "no luck".into()).await.unwrap_err();
+    let failed = flow.run(fails::with("no luck".into())).await.unwrap_err();
     seen.push(json!(failed.to_string()));
     let branches = futures_util::try_join!(
-        async { flow.activity(effect(), "side by side".into()).await },
+        async { flow.run(Effect::with("side by side".to_owned())).await },
         async { log.step(flow, "beside it", 13).await },
     );
     seen.push(json!(branches?));
     let branches = futures_util::try_join!(
         async {
-            let activity = flow.activity(effect(), "one of a pair".into());
-            let pair = (activity, flow.child::<Kid>(Say::Sleep(30, 1)));
+            let activity = flow.run(Effect::with("one of a pair".to_owned()));
+            let pair = (activity, flow.run(Kid::with(Say::Sleep(30, 1))));
             flow.all(pair).await
         },
-        async { flow.all((flow.child::<Kid>(Say::Sleep(20, 2)),)).await },
+        async { flow.all((flow.run(Kid::with(Say::Sleep(20, 2))),)).await },
         async {
-            flow.all([flow.activity(Double, 3), flow.activity(Double, 4)])
+            flow.all([flow.run(double::with(3)), flow.run(double::with(4))])
                 .await
         },
     );
@@ -193,22 +190,20 @@ async fn activities(flow: &Flow, log: &Log, seen: &mut Results) -> FlowResult<()
 }
 
 async fn handles(flow: &Flow, seen: &mut Results) -> FlowResult<()> {
-    seen.push(json!(flow.child::<Kid>(Say::Give(2)).await?));
-    seen.push(json!(flow.machine(New::<Double>(2)).await?));
-    let late = flow.child::<Kid>(Say::ContinueAsNew(1)).timeout(SECOND);
+    seen.push(json!(flow.run(Kid::with(Say::Give(2))).await?));
+    let job = flow.spawn(double::with(2)).await?;
+    seen.push(json!(job.join().await?));
+    let late = flow.run(Kid::with(Say::ContinueAsNew(1))).timeout(SECOND);
     seen.push(json!(late.await?));
 
-    let machine = flow
-        .machine(New::<Turnstile>(Turn::Wait(3)))
-        .start()
-        .await?;
-    let kid = flow.start_child::<Kid>(Say::ContinueAsNew(2)).await?;
+    let machine = flow.spawn(Turnstile::with(Turn::Wait(3))).await?;
+    let kid = flow.spawn(Kid::with(Say::ContinueAsNew(2))).await?;
     seen.push(json!(machine.child().signal(Go(4)).await?));
     seen.push(json!(kid.child().signal(Go(5)).await?));
     seen.push(json!((kid.join().await?, machine.join().await?)));
     seen.push(json!(kid.child().run()));
 
-    let unwanted = flow.start_child::<Kid>(Say::Wait).await?;
+    let unwanted = flow.spawn(Kid::with(Say::Wait)).await?;
     seen.push(json!(unwanted.child().cancel("not needed").await?));
     let cancelled = unwanted.join().await.unwrap_err();
     seen.push(json!(cancelled.kind().as_str()));
@@ -218,24 +213,24 @@ async fn handles(flow: &Flow, seen: &mut Results) -> FlowResult<()> {
 async fn groups(flow: &Flow, log: &Log, seen: &mut Results) -> FlowResult<()> {
     let group = flow.all((
         log.step(flow, "in a group", 6),
-        flow.activity(effect(), "in a group, elsewhere".into()),
+        flow.run(Effect::with("in a group, elsewhere".to_owned())),
         vec![
-            flow.child::<Kid>(Say::Sleep(20, 7)),
-            flow.child::<Kid>(Say::Give(8)),
+            flow.run(Kid::with(Say::Sleep(20, 7))),
+            flow.run(Kid::with(Say::Give(8))),
         ],
         flow.sleep(Duration::from_millis(10)),
         flow.all((
             log.step(flow, "in a group of a group", 9),
-            flow.all([flow.activity(Double, 5), flow.activity(Double, 6)]),
+            flow.all([flow.run(double::with(5)), flow.run(double::with(6))]),
         )),
     ));
     seen.push(json!(group.await?));
-    let windowed = (0..3).map(|n| flow.activity(Double, n));
+    let windowed = (0..3).map(|n| flow.run(double::with(n)));
     let windowed = flow.all(windowed.collect::<Vec<_>>()).window(1);
     seen.push(json!(windowed.await?));
     let broken = flow.all((
-        flow.child::<Kid>(Say::Wait),
-        flow.all((flow.child::<Kid>(Say::Fail("broken".into())),)),
+        flow.run(Kid::with(Say::Wait)),
+        flow.all((flow.run(Kid::with(Say::Fail("broken".into()))),)),
     ));
     let broken = broken.cancel_rest().await.unwrap_err();
     seen.push(json!(broken.to_string()));
@@ -254,12 +249,12 @@ async fn selections(flow: &Flow, log: &Log, client: &Client, seen: &mut Results)
         OneOf2::First(Go(n)) => n,
         OneOf2::Second(()) => 0,
     }));
-    let raced = flow.select((flow.child::<Kid>(Say::Wait), flow.sleep(SECOND)));
+    let raced = flow.select((flow.run(Kid::with(Say::Wait)), flow.sleep(SECOND)));
     let raced = raced.cancel_rest().await?;
     seen.push(json!(matches!(raced, OneOf2::Second(()))));
     let first = flow.select((
-        flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 1))),
-        flow.child::<Kid>(Say::Sleep(20, 16)),
+        flow.all((flow.run(Kid::with(Say::Wait)), flow.run(double::with(1)))),
+        flow.run(Kid::with(Say::Sleep(20, 16))),
     ));
     let first = first.cancel_rest().await?;
     seen.push(json!(matches!(first, OneOf2::Second(16))));
@@ -277,7 +272,7 @@ async fn sends<S: Signal>(flow: &Flow, client: &Client, signal: S) -> FlowResult
 
 async fn new_run(flow: &Flow, log: &Log, client: &Client, input: Value) -> FlowResult<Value> {
     leaves_children(flow).await?;
-    if flow.run() == 1 {
+    if flow.run_number() == 1 {
         sends(flow, client, Halt(11)).await?;
         return flow.continue_as_new("what was handed over");
     }
@@ -295,8 +290,8 @@ async fn leaves_children(flow: &Flow) -> FlowResult<()> {
         ClosePolicy::Terminate,
     ];
     for policy in policies {
-        let kid = flow.child::<Kid>(Say::Wait).on_parent_close(policy);
-        kid.start().await?;
+        flow.spawn(Kid::with(Say::Wait).on_parent_close(policy))
+            .await?;
     }
     Ok(())
 }
@@ -304,7 +299,7 @@ async fn leaves_children(flow: &Flow) -> FlowResult<()> {
 /// Waits until it is cancelled, and cleans up with every kind of call.
 async fn cleanup(flow: &Flow, log: &Log) -> FlowResult<()> {
     log.step(flow, "before", 1).await?;
-    let kid = flow.start_child::<Kid>(Say::Wait).await?;
+    let kid = flow.spawn(Kid::with(Say::Wait)).await?;
     leaves_children(flow).await?;
     let Err(cancelled) = flow.all((kid.join(), flow.sleep(HOUR))).await else {
         return Ok(());
@@ -314,14 +309,14 @@ async fn cleanup(flow: &Flow, log: &Log) -> FlowResult<()> {
     let undo = async {
         log.step(flow, "undo", 3).await?;
         log.step(flow, "undo more", 4).await?;
-        flow.activity(effect(), "undo elsewhere".into()).await?;
+        flow.run(Effect::with("undo elsewhere".to_owned())).await?;
         kid.child().cancel("nobody needs it").await?;
         kid.join().await.unwrap_err();
-        let late = flow.start_child::<Kid>(Say::Sleep(1_500, 5)).await?;
+        let late = flow.spawn(Kid::with(Say::Sleep(1_500, 5))).await?;
         flow.sleep(SECOND).await?;
         flow.all((
             late.join(),
-            flow.child::<Kid>(Say::Give(6)),
+            flow.run(Kid::with(Say::Give(6))),
             log.step(flow, "last", 7),
         ))
         .await
@@ -333,10 +328,10 @@ async fn cleanup(flow: &Flow, log: &Log) -> FlowResult<()> {
 fn worker(ground: &Ground, part: Part, time: Time, log: &Log) -> HarnessBuilder {
     let worker = ground
         .worker()
-        .workflow(code(part, time, log, &ground.client));
+        .register(code(part, time, log, &ground.client));
     worker
-        .machine(Effect(log.clone()))
-        .machine(Flaky(log.clone()))
+        .register(Effect(log.clone()))
+        .register(Flaky(log.clone()))
 }
 
 /// What the tests compare: output, histories, children, and how often each effect happened.
@@ -364,7 +359,7 @@ async fn seen_by(mut harness: Harness, part: Part, log: &Log, crashes: &[(Point,
         let report = harness.run().await;
         (commits, crashed) = (report.steps, report.crashes);
         harness.expect(id).await.awaits_children();
-        harness.cancel(id, Note::by("ada")).await.unwrap();
+        harness.client().admin().cancel(id, ada()).await.unwrap();
     }
     let report = harness.run_all().await;
     (commits, crashed) = (commits + report.steps, crashed + report.crashes);

@@ -4,10 +4,11 @@ use crate::support::*;
 use futures_util::future::Either;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use outlast::EventKind;
 use outlast::prelude::*;
+use outlast::store::EventKind;
 use outlast::testing::Harness;
 use outlast::workflow::BLOCKED;
+use outlast::{JobError, Status};
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -44,6 +45,7 @@ on_both_stores!(
     a_step_before_a_block_is_not_run_again,
     a_result_that_no_longer_decodes_blocks_and_shows_both_sides,
     a_result_in_a_group_that_no_longer_decodes_blocks,
+    a_result_that_arrives_and_does_not_decode_adds_one_event,
     an_event_with_unreadable_data_blocks_and_is_named,
     a_signal_that_does_not_decode_fails_its_call,
     a_panic_of_the_code_fails_only_its_own_workflow,
@@ -132,7 +134,7 @@ async fn a_spawned_task_blocks_and_never_runs(ground: Ground) {
 async fn a_sleep_that_is_not_durable_blocks_in_a_combinator_that_keeps_wakers(ground: Ground) {
     let code = script(|flow, _| async move {
         let mut calls = FuturesUnordered::new();
-        calls.push(flow.activity(Double, 1).into_future().boxed());
+        calls.push(flow.run(double::with(1)).into_future().boxed());
         let never = async {
             tokio::time::sleep(SECOND).await;
             Ok(0)
@@ -187,8 +189,8 @@ async fn changed(ground: &Ground, code: Script) -> String {
 fn original() -> Script {
     script(|flow, _| async move {
         number(&flow, "one", 1).await?;
-        flow.activity(Double, 2).await?;
-        flow.child::<Kid>(Say::Give(3)).await?;
+        flow.run(double::with(2)).await?;
+        flow.run(Kid::with(Say::Give(3))).await?;
         flow.sleep(SECOND).await?;
         Ok(())
     })
@@ -220,8 +222,8 @@ async fn a_call_with_another_name_blocks_and_shows_both_sides(ground: Ground) {
 
 async fn a_removed_call_blocks_and_shows_both_sides(ground: Ground) {
     let code = script(|flow, _| async move {
-        flow.activity(Double, 2).await?;
-        flow.child::<Kid>(Say::Give(3)).await?;
+        flow.run(double::with(2)).await?;
+        flow.run(Kid::with(Say::Give(3))).await?;
         flow.sleep(SECOND).await
     });
     let error = changed(&ground, code).await;
@@ -233,7 +235,7 @@ async fn an_added_call_blocks_and_shows_both_sides(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "one", 1).await?;
         flow.signal::<Go>().timeout(SECOND).await?;
-        flow.activity(Double, 2).await?;
+        flow.run(double::with(2)).await?;
         Ok(())
     });
     let error = changed(&ground, code).await;
@@ -243,7 +245,7 @@ async fn an_added_call_blocks_and_shows_both_sides(ground: Ground) {
 async fn an_early_end_blocks_and_shows_both_sides(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "one", 1).await?;
-        flow.activity(Double, 2).await
+        flow.run(double::with(2)).await
     });
     let error = changed(&ground, code).await;
     let found = "the end of the code, after call 2: activity \"double\"";
@@ -253,8 +255,8 @@ async fn an_early_end_blocks_and_shows_both_sides(ground: Ground) {
 async fn calls_in_another_order_block_and_show_both_sides(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "one", 1).await?;
-        flow.child::<Kid>(Say::Give(3)).await?;
-        flow.activity(Double, 2).await
+        flow.run(Kid::with(Say::Give(3))).await?;
+        flow.run(double::with(2)).await
     });
     let error = changed(&ground, code).await;
     let expected = "event 3: activity_scheduled \"double\" of call 2";
@@ -264,8 +266,8 @@ async fn calls_in_another_order_block_and_show_both_sides(ground: Ground) {
 async fn a_child_of_another_workflow_blocks(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "one", 1).await?;
-        flow.activity(Double, 2).await?;
-        flow.machine(New::<Turnstile>(Turn::Wait(1))).await
+        flow.run(double::with(2)).await?;
+        flow.run(Turnstile::with(Turn::Wait(1))).await
     });
     let error = changed(&ground, code).await;
     let expected = "child_scheduled \"kid\" of call 3";
@@ -275,7 +277,7 @@ async fn a_child_of_another_workflow_blocks(ground: Ground) {
 async fn a_member_that_was_added_to_a_group_blocks(ground: Ground) {
     let grouped = |members: u64| {
         script(move |flow, _| async move {
-            let group = (0..members).map(|n| flow.activity(Double, n));
+            let group = (0..members).map(|n| flow.run(double::with(n)));
             flow.all(group.collect::<Vec<_>>()).await?;
             flow.sleep(SECOND).await
         })
@@ -292,13 +294,13 @@ async fn a_member_that_was_added_to_a_group_blocks(ground: Ground) {
 
 async fn a_call_that_was_taken_out_of_its_group_blocks(ground: Ground) {
     let grouped = script(|flow, _| async move {
-        flow.all((flow.activity(Double, 1), flow.child::<Kid>(Say::Wait)))
+        flow.all((flow.run(double::with(1)), flow.run(Kid::with(Say::Wait))))
             .await?;
         Ok(())
     });
     let alone = script(|flow, _| async move {
-        flow.activity(Double, 1).await?;
-        flow.child::<Kid>(Say::Wait).await?;
+        flow.run(double::with(1)).await?;
+        flow.run(Kid::with(Say::Wait)).await?;
         Ok(())
     });
     let mut old = ground.runs(grouped).await;
@@ -326,7 +328,7 @@ fn gives_the_time() -> Script {
     script(|flow, _| async move {
         number(&flow, "one", 1).await?;
         let nanos = u64::try_from(clock().as_nanos()).unwrap();
-        let kid = flow.child::<Kid>(Say::Sleep(1_000, nanos)).await?;
+        let kid = flow.run(Kid::with(Say::Sleep(1_000, nanos))).await?;
         Ok(kid)
     })
 }
@@ -346,7 +348,7 @@ async fn a_child_input_from_a_clock_blocks_and_names_the_call_and_the_remedy(gro
 
 async fn a_timer_set_from_a_clock_blocks_and_names_the_call_and_the_remedy(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.start_child::<Kid>(Say::Give(1)).await?;
+        let kid = flow.spawn(Kid::with(Say::Give(1))).await?;
         // The end of the child wakes the workflow before the timer is due.
         let until = flow.sleep(clock()).into_future();
         let (kid, until) = futures_util::join!(kid.join().into_future(), until);
@@ -378,8 +380,8 @@ async fn a_differing_input_from_another_process_does_not_block(ground: Ground) {
 async fn a_replay_warns_once_of_differing_inputs_from_another_process(ground: Ground) {
     let code = script(|flow, _| async move {
         let time = || Say::Sleep(1_000, u64::try_from(clock().as_nanos()).unwrap());
-        flow.child::<Kid>(time()).await?;
-        flow.child::<Kid>(time()).await
+        flow.run(Kid::with(time())).await?;
+        flow.run(Kid::with(time())).await
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
@@ -440,24 +442,17 @@ impl<S: tracing::Subscriber> Layer<S> for Warnings {
 }
 
 async fn an_input_with_an_unordered_map_does_not_block(ground: Ground) {
-    struct Adds;
-
-    impl Job for Adds {
-        const NAME: &'static str = "adds";
-        type Args = HashMap<String, u64>;
-        type Output = u64;
-
-        async fn perform(&self, all: HashMap<String, u64>, _: &Context) -> Result<u64, JobError> {
-            Ok(all.values().sum())
-        }
+    #[job]
+    async fn adds(all: HashMap<String, u64>) -> Result<u64, JobError> {
+        Ok(all.values().sum())
     }
 
     let code = script(|flow, _| async move {
         // With so many keys, two maps hardly ever have the same order.
         let all: HashMap<String, u64> = (0..50).map(|n| (format!("n{n}"), n)).collect();
-        flow.activity(Adds, all).await
+        flow.run(adds::with(all)).await
     });
-    let worker = ground.worker().workflow(code).machine(Adds);
+    let worker = ground.worker().register(code).register(adds);
     let mut harness = worker.build().await.unwrap();
     let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(output(&get(&harness, id).await), json!(1225));
@@ -523,7 +518,7 @@ async fn a_blocked_workflow_keeps_its_signals_and_its_cancel(ground: Ground) {
     go(&old, id.get(), 7).await;
     let mut new = ground.runs(build("uno")).await;
     blocked(&mut new, id).await;
-    new.cancel(id, Note::by("ada")).await.unwrap();
+    new.client().admin().cancel(id, ada()).await.unwrap();
     blocked(&mut new, id).await;
     new.advance(HOUR).await;
     old.run().await;
@@ -580,21 +575,35 @@ async fn a_result_that_no_longer_decodes_blocks_and_shows_both_sides(ground: Gro
     assert_eq!(output(&get(&old, id).await), json!(1));
 }
 
-async fn a_result_in_a_group_that_no_longer_decodes_blocks(ground: Ground) {
-    struct Doubles;
+/// The job of a later build, with another output.
+#[job(name = "double")]
+async fn doubled_in_words(_: u64) -> Result<String, JobError> {
+    Ok(String::new())
+}
 
-    impl Job for Doubles {
-        const NAME: &'static str = <Double as Job>::NAME;
-        type Args = u64;
-        type Output = String;
-
-        async fn perform(&self, _: u64, _: &Context) -> Result<String, JobError> {
-            Ok(String::new())
-        }
+async fn a_result_that_arrives_and_does_not_decode_adds_one_event(ground: Ground) {
+    let code = script(|flow, _| async move { flow.run(doubled_in_words::with(1)).await });
+    let mut harness = ground.runs_only(code).await;
+    let id = begin_and_run(&mut harness, ()).await;
+    ground.runs_children().await.run().await;
+    for _ in 0..3 {
+        let error = blocked(&mut harness, id).await;
+        let completed = "activity_completed \"double\" of call 1";
+        says(&error, [completed, "expected a string"]);
+        // The result is not written, so the history has no number for it.
+        let expected = [
+            "run_started",
+            "activity_scheduled 1 double",
+            "replay_blocked",
+        ];
+        assert_eq!(history_words(&harness, id).await, expected);
+        harness.advance(HOUR).await;
     }
+}
 
+async fn a_result_in_a_group_that_no_longer_decodes_blocks(ground: Ground) {
     let code = script(|flow, _| async move {
-        let doubled = flow.all((flow.activity(Double, 1), flow.activity(Double, 2)));
+        let doubled = flow.all((flow.run(double::with(1)), flow.run(double::with(2))));
         let doubled = doubled.await?;
         flow.signal::<Go>().await?;
         Ok(doubled)
@@ -603,7 +612,10 @@ async fn a_result_in_a_group_that_no_longer_decodes_blocks(ground: Ground) {
     let id = begin_and_run(&mut old, ()).await;
     go(&old, id.get(), 1).await;
     let changed = script(|flow, _| async move {
-        let doubled = flow.all((flow.activity(Double, 1), flow.activity(Doubles, 2)));
+        let doubled = flow.all((
+            flow.run(double::with(1)),
+            flow.run(doubled_in_words::with(2)),
+        ));
         let doubled = doubled.await?;
         flow.signal::<Go>().await?;
         Ok(doubled)
@@ -629,8 +641,8 @@ async fn an_event_with_unreadable_data_blocks_and_is_named(ground: Ground) {
             flow.step("two", async || Err::<u64, _>("no"))
                 .await
                 .unwrap_err();
-            flow.activity(Double, 3).await?;
-            let kid = flow.start_child::<Kid>(Say::Wait).await?;
+            flow.run(double::with(3)).await?;
+            let kid = flow.spawn(Kid::with(Say::Wait)).await?;
             kid.child().signal(Go(4)).await?;
             flow.all((kid.join(), flow.sleep(SECOND))).await?;
             flow.signal::<Go>().await?;
@@ -673,12 +685,9 @@ async fn an_event_with_unreadable_data_blocks_and_is_named(ground: Ground) {
 }
 
 async fn a_signal_that_does_not_decode_fails_its_call(ground: Ground) {
-    #[derive(Serialize, Deserialize)]
+    #[derive(Signal, Serialize, Deserialize)]
+    #[signal(name = "go")]
     struct Words(String);
-
-    impl Signal for Words {
-        const NAME: &'static str = Go::NAME;
-    }
 
     let code = script(|flow, _| async move {
         let error = flow
@@ -691,7 +700,7 @@ async fn a_signal_that_does_not_decode_fails_its_call(ground: Ground) {
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
     let words = Words("no number".into());
-    harness.signal(id.get(), words).await.unwrap();
+    harness.client().signal(id.get(), words).await.unwrap();
     go(&harness, id.get(), 7).await;
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(["invalid", 7]));

@@ -1,9 +1,10 @@
 //! The budget of a history: a hint at the soft limit, a clear failure at the hard one.
 
 use crate::support::*;
-use outlast::limits::{HISTORY_LONG, HISTORY_MAX};
+use outlast::Durable;
 use outlast::prelude::*;
-use outlast::{EventKind, Json};
+use outlast::store::limits::{HISTORY_LONG, HISTORY_MAX};
+use outlast::store::{EventKind, Json};
 use outlast_core::{
     ClaimRequest, Commit, Flowing, MachineVersion, NewEvent, NewWorker, Outcome as Written, Proceed,
 };
@@ -100,7 +101,7 @@ async fn a_workflow_whose_history_is_too_long_fails_and_says_why(ground: Ground)
     assert!(error.contains("50001 events"), "{error}");
     assert!(error.contains("at most 50000"), "{error}");
     assert!(error.contains("flow.continue_as_new("), "{error}");
-    let runs = harness.histories(too_long).await.unwrap();
+    let runs = harness.client().admin().histories(too_long).await.unwrap();
     assert_eq!(runs[0].last, EventKind::RunFailed);
 }
 
@@ -133,7 +134,7 @@ async fn a_new_run_has_a_new_budget(ground: Ground) {
         flow.signal::<Go>().await?;
         match flow.history_pressure() {
             true => flow.continue_as_new("again"),
-            false => Err(flow.fail("it is not long")),
+            false => flow.fail("it is not long"),
         }
     });
     let mut harness = ground.runs(code).await;

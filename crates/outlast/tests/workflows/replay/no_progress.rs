@@ -3,10 +3,10 @@
 
 use crate::support::*;
 use futures_util::FutureExt;
-use outlast::EventKind;
+use outlast::Status;
 use outlast::prelude::*;
+use outlast::store::EventKind;
 use outlast::testing::Point;
-use outlast::workflow::Running;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,22 +90,22 @@ fn cases() -> Vec<Case> {
 }
 
 async fn leave(flow: &Flow, left: Left) -> FlowResult<()> {
-    let (quick, fails) = (Say::Give(1), Say::Fail("no".into()));
-    let holds = || flow.child::<Kid>(Say::Wait);
+    let (quick, failing) = (Say::Give(1), Say::Fail("no".into()));
+    let holds = || flow.run(Kid::with(Say::Wait));
     match left {
         Left::Selection => {
-            let first = flow.select((flow.child::<Kid>(quick), holds()));
+            let first = flow.select((flow.run(Kid::with(quick)), holds()));
             first.cancel_rest().await?;
         }
         Left::FailedAll => {
-            let all = flow.all((flow.child::<Kid>(fails), holds()));
+            let all = flow.all((flow.run(Kid::with(failing)), holds()));
             all.cancel_rest().await.unwrap_err();
         }
         Left::Timeout => {
             holds().timeout(SECOND).cancel_rest().await?;
         }
         Left::Deadline => {
-            let pair = (holds(), flow.child::<Kid>(Say::Wait));
+            let pair = (holds(), flow.run(Kid::with(Say::Wait)));
             flow.deadline(SECOND, pair).cancel_rest().await?;
         }
     }
@@ -114,7 +114,7 @@ async fn leave(flow: &Flow, left: Left) -> FlowResult<()> {
 
 fn code(case: Case) -> Script {
     script(move |flow, _| async move {
-        if flow.run() > 1 {
+        if flow.run_number() > 1 {
             return Ok(0);
         }
         leave(&flow, case.left).await?;
@@ -126,7 +126,7 @@ fn code(case: Case) -> Script {
             Between::Nothing => {}
             Between::Now => drop(flow.now()),
             Between::Step => drop(number(&flow, "between", 1).await?),
-            Between::Activity => drop(flow.activity(Double, 1).await?),
+            Between::Activity => drop(flow.run(double::with(1)).await?),
             Between::Draws => drop((flow.random(), flow.uuid())),
         }
         for n in 0..case.versions.1 {
@@ -134,7 +134,7 @@ fn code(case: Case) -> Script {
         }
         match case.end {
             End::Done => Ok(forms),
-            End::Failed => Err(flow.fail("as it was to be")),
+            End::Failed => flow.fail("as it was to be"),
             End::ContinuedAsNew => flow.continue_as_new(()),
         }
     })
@@ -145,7 +145,7 @@ async fn seen(ground: &Ground, case: Case, crash: Option<(Point, u32)>) -> (Vec<
     let mut harness = ground.runs(code(case)).await;
     let id = begin(&harness, ()).await;
     if let Some((point, nth)) = crash {
-        harness.crash_at::<Running<Script>>("run", point, nth);
+        harness.crash_at::<Script>("run", point, nth);
     }
     let report = harness.run_all().await;
     let row = get(&harness, id).await;
@@ -204,8 +204,7 @@ struct Spins {
     is_fixed: Arc<AtomicBool>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "step", content = "state", rename_all = "snake_case")]
+#[steps]
 enum Spin {
     Around(u64),
     Count(u64),
@@ -217,22 +216,25 @@ impl Machine for Spins {
     type Output = u64;
 
     async fn step(&self, state: Spin, _: &Context) -> StepResult<Self> {
-        Ok(match state {
-            Spin::Around(n) if self.is_fixed.load(Ordering::Relaxed) => Outcome::done(n),
-            Spin::Around(n) => Outcome::next(Spin::Around(n)),
-            Spin::Count(0) => Outcome::done(0),
-            Spin::Count(n) => Outcome::next(Spin::Count(n - 1)),
-        })
+        match state {
+            Spin::Around(n) if self.is_fixed.load(Ordering::Relaxed) => done(n),
+            Spin::Around(n) => next(Spin::Around(n)),
+            Spin::Count(0) => done(0),
+            Spin::Count(n) => next(Spin::Count(n - 1)),
+        }
     }
 }
 
 async fn is_blocked_until_fixed(ground: Ground, run_ahead: u32) {
     let spins = Spins::default();
-    let worker = ground.bare().machine(spins.clone());
+    let worker = ground.bare().register(spins.clone());
     let worker = worker.steps_max(2_000).run_ahead(run_ahead);
     let mut harness = worker.build().await.unwrap();
-    let id = harness.insert(New::<Spins>(Spin::Around(7))).await.unwrap();
-    let id = id.id().unwrap();
+    let id = harness
+        .start(Spins::with(Spin::Around(7)))
+        .await
+        .unwrap()
+        .id();
     assert_eq!(harness.run().await.steps, 1_001);
     let row = get(&harness, id).await;
     assert_eq!((row.status, row.attempt), (Status::Runnable, 1));
@@ -242,7 +244,7 @@ async fn is_blocked_until_fixed(ground: Ground, run_ahead: u32) {
         "{error}"
     );
     assert_eq!(row.eligible_at, harness.time() + SECOND);
-    let sentence = harness.explain(&row).await.unwrap();
+    let sentence = harness.client().admin().explain(&row).await.unwrap();
     assert!(sentence.contains("goes in circles"), "{sentence}");
     // The next attempt is blocked at its first commit.
     harness.advance(SECOND).await;
@@ -265,31 +267,31 @@ async fn a_machine_without_progress_is_blocked_also_without_run_ahead(ground: Gr
 }
 
 async fn a_machine_that_makes_progress_is_never_blocked(ground: Ground) {
-    let worker = ground.bare().machine(Spins::default());
+    let worker = ground.bare().register(Spins::default());
     let mut harness = worker.steps_max(2_000).build().await.unwrap();
-    let id = harness
-        .insert(New::<Spins>(Spin::Count(1_500)))
-        .await
-        .unwrap();
+    let counts = Spins::with(Spin::Count(1_500));
+    let counts = harness.start(counts).await.unwrap();
     assert_eq!(harness.run().await.steps, 1_501);
-    harness.expect(id).await.is_done_with(&0);
+    harness.expect(&counts).await.is_done_with(&0);
 }
 
 async fn the_harness_names_the_instance_that_goes_in_circles(ground: Ground) {
-    let worker = ground.bare().machine(Spins::default());
+    let worker = ground.bare().register(Spins::default());
     let mut harness = worker.build().await.unwrap();
-    let id = harness.insert(New::<Spins>(Spin::Around(7))).await.unwrap();
-    let id = id.id().unwrap().get();
+    let started = harness.start(Spins::with(Spin::Around(7))).await.unwrap();
     let panic = AssertUnwindSafe(harness.run()).catch_unwind().await;
     let panic = panic.unwrap_err();
     let message = panic.downcast_ref::<String>().unwrap();
-    let expected = format!("instance {id} of spins goes in circles: it has run 1000 steps");
+    let expected = format!(
+        "instance {} of spins goes in circles: it has run 1000 steps",
+        started.id()
+    );
     assert!(message.starts_with(&expected), "{message}");
     assert!(message.contains("around"), "{message}");
 
-    let worker = ground.bare().machine(Spins::default()).jumps_max(3);
+    let worker = ground.bare().register(Spins::default()).jumps_max(3);
     let mut harness = worker.steps_max(2_000).build().await.unwrap();
-    harness.insert(New::<Spins>(Spin::Around(8))).await.unwrap();
+    harness.start(Spins::with(Spin::Around(8))).await.unwrap();
     let panic = AssertUnwindSafe(harness.run_all()).catch_unwind().await;
     let panic = panic.unwrap_err();
     let message = panic.downcast_ref::<String>().unwrap();

@@ -1,7 +1,7 @@
 //! Repair: the reconciler wakes a workflow that no event would wake.
 
 use crate::support::*;
-use outlast::prelude::*;
+use outlast::{InstanceId, Status};
 use outlast_core::ReconcileRequest;
 
 on_both_stores!(
@@ -12,7 +12,7 @@ on_both_stores!(
 
 fn waits_for_two() -> Script {
     script(|flow, _| async move {
-        let kid = || flow.child::<Kid>(Say::Wait);
+        let kid = || flow.run(Kid::with(Say::Wait));
         flow.all((kid(), kid())).await
     })
 }

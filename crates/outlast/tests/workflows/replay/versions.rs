@@ -1,10 +1,10 @@
 //! Changes of the code of running instances, with `flow.version`.
 
 use crate::support::*;
-use outlast::EventKind;
-use outlast::prelude::*;
+use outlast::Status;
+use outlast::store::EventKind;
 use outlast::testing::Point;
-use outlast::workflow::{BLOCKED, Running};
+use outlast::workflow::BLOCKED;
 
 on_both_stores!(
     a_new_run_has_the_newest_form,
@@ -26,7 +26,7 @@ fn asks(forms: [i32; 2]) -> Script {
         let first = flow.version("first", min, max);
         number(&flow, "one", 1).await?;
         let second = flow.version("second", min, max);
-        flow.activity(Double, 1).await?;
+        flow.run(double::with(1)).await?;
         let third = flow.version("third", min, max);
         flow.sleep(SECOND).await?;
         Ok((first, second, third, flow.version("last", min, max)))
@@ -54,7 +54,7 @@ async fn a_new_run_has_the_newest_form_of_every_change(ground: Ground) {
 async fn a_history_from_before_the_change_has_the_oldest_form(ground: Ground) {
     let before = script(|flow, _| async move {
         number(&flow, "one", 1).await?;
-        flow.activity(Double, 1).await?;
+        flow.run(double::with(1)).await?;
         flow.sleep(SECOND).await?;
         Ok(())
     });
@@ -69,7 +69,7 @@ async fn a_history_from_before_the_change_has_the_oldest_form(ground: Ground) {
 async fn a_run_that_reaches_the_change_later_has_the_newest_form(ground: Ground) {
     let before = script(|flow, _| async move {
         number(&flow, "one", 1).await?;
-        flow.activity(Double, 1).await?;
+        flow.run(double::with(1)).await?;
         Ok(())
     });
     let mut old = ground.runs_only(before).await;
@@ -125,7 +125,7 @@ async fn a_form_is_written_before_the_step_that_depends_on_it(ground: Ground) {
     let mut first = ground.runs(build(1)).await;
     let id = begin(&first, ()).await;
     // The step has had its effect, and its result is not written.
-    first.crash_at::<Running<Script>>("run", Point::BeforeCommit, 2);
+    first.crash_at::<Script>("run", Point::BeforeCommit, 2);
     let mut second = ground.runs(build(2)).await;
     first.run().await;
     second.run().await;

@@ -1,10 +1,10 @@
 //! Cancels: the waiting call fails, cleanup is uncancellable, and a workflow that returns is done.
 
 use crate::support::*;
-use outlast::EventKind;
 use outlast::prelude::*;
+use outlast::store::EventKind;
 use outlast::testing::Point;
-use outlast::workflow::Running;
+use outlast::{Note, Status};
 
 on_both_stores!(
     a_cancel_fails_the_waiting_call,
@@ -39,7 +39,7 @@ async fn a_cancel_fails_the_waiting_call(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.cancel(id, note()).await.unwrap();
+    harness.client().admin().cancel(id, note()).await.unwrap();
     harness.run().await;
     let why = "cancelled by ada: too dear";
     let expected = json!([[false, null], [true, why], true, why]);
@@ -54,19 +54,19 @@ async fn a_cancel_reaches_a_workflow_parked_on_each_kind_of_wait(ground: Ground)
         "sleep", "signal", "child", "activity", "all", "select", "timeout", "join",
     ] {
         let code = script(move |flow, _| async move {
-            let kid = || flow.child::<Kid>(Say::Wait);
+            let kid = || flow.run(Kid::with(Say::Wait));
             match wait {
                 "sleep" => flow.sleep(HOUR).await?,
                 "signal" => flow.signal::<Go>().await.map(|_| ())?,
                 "child" => drop(kid().await?),
-                "activity" => drop(flow.activity(Double, 1).queue("nobody").await?),
+                "activity" => drop(flow.run(double::with(1).queue("nobody")).await?),
                 "all" => drop(flow.all((kid(), flow.sleep(HOUR))).await?),
                 "select" => {
                     let first = flow.select((kid(), flow.signal::<Go>()));
                     first.await.map(|_| ())?;
                 }
                 "timeout" => drop(kid().timeout(HOUR).await?),
-                _ => drop(kid().start().await?.join().await?),
+                _ => drop(flow.spawn(Kid::with(Say::Wait)).await?.join().await?),
             }
             Ok(())
         });
@@ -80,7 +80,7 @@ async fn a_cancel_reaches_a_workflow_parked_on_each_kind_of_wait(ground: Ground)
             _ => Status::AwaitingChildren,
         };
         assert_eq!(parked, expected, "{wait}");
-        harness.cancel(id, note()).await.unwrap();
+        harness.client().admin().cancel(id, note()).await.unwrap();
         harness.run().await;
         harness.expect(id).await.is_cancelled_with("ada: too dear");
         let events = history_words(&harness, id).await;
@@ -98,7 +98,7 @@ async fn a_cancel_before_the_first_claim_fails_the_first_call(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin(&harness, ()).await;
-    harness.cancel(id, note()).await.unwrap();
+    harness.client().admin().cancel(id, note()).await.unwrap();
     harness.run().await;
     harness.expect(id).await.is_cancelled_with("ada: too dear");
     assert_eq!(log.times("effect"), 0);
@@ -112,7 +112,7 @@ async fn a_step_keeps_its_result_when_the_workflow_is_cancelled_meanwhile(ground
         let (client, id) = (client.clone(), flow.id());
         async move {
             let cancelled = flow.step("cancelled meanwhile", async move || {
-                client.cancel(id, note()).await.map(|_| 7)
+                client.admin().cancel(id, note()).await.map(|_| 7)
             });
             let result = cancelled.await;
             let next = number(&flow, "next", 1).await;
@@ -130,7 +130,7 @@ async fn a_cancel_is_seen_before_the_workflow_parks(ground: Ground) {
         let (client, id) = (client.clone(), flow.id());
         async move {
             let cancel = flow.step("cancelled meanwhile", async move || {
-                client.cancel(id, note()).await.map(|_| ())
+                client.admin().cancel(id, note()).await.map(|_| ())
             });
             let slept = flow.sleep(HOUR).into_future();
             let (cancelled, slept) = futures_util::join!(cancel.into_future(), slept);
@@ -150,10 +150,10 @@ async fn a_cancel_is_seen_before_children_are_started(ground: Ground) {
         let (client, id) = (client.clone(), flow.id());
         async move {
             let cancel = flow.step("cancelled meanwhile", async move || {
-                client.cancel(id, note()).await.map(|_| ())
+                client.admin().cancel(id, note()).await.map(|_| ())
             });
             cancel.await?;
-            flow.all((flow.child::<Kid>(Say::Wait), flow.activity(Double, 1)))
+            flow.all((flow.run(Kid::with(Say::Wait)), flow.run(double::with(1))))
                 .await
         }
     });
@@ -175,10 +175,10 @@ async fn calls_after_a_cancel_fail_unless_they_are_uncancellable(ground: Ground)
         flow.sleep(HOUR).await.unwrap_err();
         let mut open = vec![
             number(&flow, "one", 1).await.is_err(),
-            flow.activity(Double, 1).await.is_err(),
-            flow.child::<Kid>(Say::Give(1)).await.is_err(),
-            flow.start_child::<Kid>(Say::Give(1)).await.is_err(),
-            flow.all((flow.activity(Double, 1),)).await.is_err(),
+            flow.run(double::with(1)).await.is_err(),
+            flow.run(Kid::with(Say::Give(1))).await.is_err(),
+            flow.spawn(Kid::with(Say::Give(1))).await.is_err(),
+            flow.all((flow.run(double::with(1)),)).await.is_err(),
             flow.all(()).await.is_err(),
             flow.select((flow.sleep(SECOND), flow.signal::<Go>()))
                 .await
@@ -192,7 +192,7 @@ async fn calls_after_a_cancel_fail_unless_they_are_uncancellable(ground: Ground)
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.cancel(id, note()).await.unwrap();
+    harness.client().admin().cancel(id, note()).await.unwrap();
     harness.run().await;
     let t = true;
     let expected = json!([t, t, t, t, t, t, t, t, false, false]);
@@ -212,12 +212,12 @@ fn cleans_up(log: &Log) -> Script {
             };
             let cleanup = async {
                 log.step(&flow, "undo", 1).await?;
-                flow.activity(Double, 1).await?;
-                let kid = flow.start_child::<Kid>(Say::Sleep(10, 2)).await?;
+                flow.run(double::with(1)).await?;
+                let kid = flow.spawn(Kid::with(Say::Sleep(10, 2))).await?;
                 flow.sleep(SECOND).await?;
                 flow.all((
                     kid.join(),
-                    flow.child::<Kid>(Say::Give(3)),
+                    flow.run(Kid::with(Say::Give(3))),
                     log.step(&flow, "last", 4),
                 ))
                 .await
@@ -233,7 +233,7 @@ async fn uncancellable_cleanup_runs_steps_activities_children_timers_and_groups(
     let log = Log::default();
     let mut harness = ground.runs(cleans_up(&log)).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.cancel(id, note()).await.unwrap();
+    harness.client().admin().cancel(id, note()).await.unwrap();
     harness.run_all().await;
     harness.expect(id).await.is_cancelled_with("ada: too dear");
     assert_eq!(log.entries(), ["undo", "last"]);
@@ -251,7 +251,7 @@ async fn an_uncancellable_wait_goes_on_after_a_cancel(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.cancel(id, note()).await.unwrap();
+    harness.client().admin().cancel(id, note()).await.unwrap();
     harness.run().await;
     harness
         .expect(id)
@@ -272,7 +272,7 @@ async fn a_workflow_that_catches_its_cancel_and_returns_is_done(ground: Ground) 
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.cancel(id, note()).await.unwrap();
+    harness.client().admin().cancel(id, note()).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(2));
     let events = history_words(&harness, id).await;
@@ -282,23 +282,23 @@ async fn a_workflow_that_catches_its_cancel_and_returns_is_done(ground: Ground) 
 async fn a_workflow_that_fails_after_its_cancel_has_failed(ground: Ground) {
     let code = script(|flow, _| async move {
         flow.sleep(HOUR).await.unwrap_err();
-        Err::<(), _>(flow.fail("cannot undo that"))
+        flow.fail::<()>("cannot undo that")
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.cancel(id, note()).await.unwrap();
+    harness.client().admin().cancel(id, note()).await.unwrap();
     harness.run().await;
     assert_eq!(reason(&get(&harness, id).await), "cannot undo that");
 }
 
 async fn a_workflow_that_returns_the_cancel_error_is_cancelled(ground: Ground) {
     let code = script(|flow, _| async move {
-        flow.all((flow.child::<Kid>(Say::Wait),)).await?;
+        flow.all((flow.run(Kid::with(Say::Wait)),)).await?;
         Ok(())
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.cancel(id, note()).await.unwrap();
+    harness.client().admin().cancel(id, note()).await.unwrap();
     harness.run().await;
     harness.expect(id).await.is_cancelled_with("ada: too dear");
     assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal]);
@@ -314,7 +314,7 @@ async fn a_signal_for_a_cancelled_call_stays_in_the_inbox(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.cancel(id, note()).await.unwrap();
+    harness.client().admin().cancel(id, note()).await.unwrap();
     go(&harness, id.get(), 7).await;
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([true, 7]));
@@ -332,8 +332,8 @@ async fn a_cancel_is_recorded_once_despite_crashes(ground: Ground) {
         });
         let mut harness = ground.runs(code).await;
         let id = begin_and_run(&mut harness, ()).await;
-        harness.cancel(id, note()).await.unwrap();
-        harness.crash::<Running<Script>>("run", point);
+        harness.client().admin().cancel(id, note()).await.unwrap();
+        harness.crash::<Script>("run", point);
         harness.run_all().await;
         assert_eq!(output(&get(&harness, id).await), json!(1));
         let history = history(&harness, id, 1).await;
@@ -351,9 +351,14 @@ async fn a_second_cancel_changes_nothing(ground: Ground) {
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.cancel(id, note()).await.unwrap();
+    harness.client().admin().cancel(id, note()).await.unwrap();
     harness.run().await;
-    harness.cancel(id, Note::by("grace")).await.unwrap();
+    harness
+        .client()
+        .admin()
+        .cancel(id, Note::by("grace"))
+        .await
+        .unwrap();
     harness.run().await;
     go(&harness, id.get(), 1).await;
     harness.run().await;
@@ -369,7 +374,12 @@ async fn a_terminate_ends_a_workflow_without_running_its_code(ground: Ground) {
     let log = Log::default();
     let mut harness = ground.runs(cleans_up(&log)).await;
     let id = begin_and_run(&mut harness, ()).await;
-    harness.terminate(id, note()).await.unwrap();
+    harness
+        .client()
+        .admin()
+        .terminate(id, note())
+        .await
+        .unwrap();
     harness.run_all().await;
     harness
         .expect(id)
@@ -389,7 +399,7 @@ async fn a_terminate_while_a_step_runs_drops_its_result(ground: Ground) {
         async move {
             number(&flow, "before", 1).await?;
             let ended = flow.step("terminated meanwhile", async move || {
-                client.terminate(id, note()).await.map(|_| ())
+                client.admin().terminate(id, note()).await.map(|_| ())
             });
             ended.await
         }

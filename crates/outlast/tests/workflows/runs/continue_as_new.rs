@@ -1,10 +1,10 @@
 //! Continue-as-new: another run of the same instance.
 
 use crate::support::*;
-use outlast::EventKind;
+use outlast::Status;
 use outlast::prelude::*;
+use outlast::store::{ClosePolicy, EventKind};
 use outlast::testing::Point;
-use outlast::workflow::Running;
 
 on_both_stores!(
     a_new_run_has_the_next_number_an_empty_history_and_the_same_id,
@@ -25,7 +25,7 @@ async fn a_new_run_has_the_next_number_an_empty_history_and_the_same_id(ground: 
         let before = flow.history_length();
         number(&flow, "one", left).await?;
         match left {
-            0 => Ok((flow.id(), flow.run(), before)),
+            0 => Ok((flow.id(), flow.run_number(), before)),
             _ => flow.continue_as_new(left - 1),
         }
     });
@@ -46,7 +46,7 @@ async fn a_new_run_has_the_next_number_an_empty_history_and_the_same_id(ground: 
         last,
         ["run_started", "step_completed 1 one", "run_completed"]
     );
-    let runs = harness.histories(id).await.unwrap();
+    let runs = harness.client().admin().histories(id).await.unwrap();
     let runs: Vec<_> = runs.iter().map(|it| (it.run, it.last)).collect();
     let again = EventKind::ContinuedAsNew;
     assert_eq!(runs, [(1, again), (2, again), (3, EventKind::RunCompleted)]);
@@ -61,16 +61,16 @@ async fn a_new_run_keeps_the_key(ground: Ground) {
         Ok((flow.key(), n))
     });
     let mut harness = ground.runs(code).await;
-    let new = Run::<Script>(json!(1)).key("k");
-    let id = harness.insert(new).await.unwrap().id().unwrap();
+    let new = || Script::with(json!(1)).key("k");
+    let id = harness.start(new()).await.unwrap().id();
     harness.run().await;
     assert!(get(&harness, id).await.holds_key);
-    let again = harness
-        .insert(Run::<Script>(json!(1)).key("k"))
+    assert!(!harness.start(new()).await.unwrap().is_new());
+    harness
+        .client()
+        .signal(Script::key("k"), Go(7))
         .await
         .unwrap();
-    assert!(!again.is_new());
-    harness.signal(Script::key("k"), Go(7)).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!(["k", 7]));
 }
@@ -97,7 +97,7 @@ async fn a_new_run_keeps_the_signals_that_were_not_consumed(ground: Ground) {
 async fn a_new_run_keeps_the_parent_and_the_call(ground: Ground) {
     let code = script(|flow, _| async move {
         number(&flow, "first", 1).await?;
-        flow.child::<Kid>(Say::ContinueAsNew(2)).await
+        flow.run(Kid::with(Say::ContinueAsNew(2))).await
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, ()).await;
@@ -117,7 +117,7 @@ async fn a_new_run_keeps_the_parent_and_the_call(ground: Ground) {
 
 async fn a_parent_follows_the_newest_run_to_its_end(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kids = [1, 2, 3].map(|runs| flow.child::<Kid>(Say::ContinueAsNew(runs)));
+        let kids = [1, 2, 3].map(|runs| flow.run(Kid::with(Say::ContinueAsNew(runs))));
         flow.all(kids).await
     });
     let mut harness = ground.runs(code).await;
@@ -139,9 +139,7 @@ async fn a_new_run_applies_no_close_policy(ground: Ground) {
         }
         let policies = [ClosePolicy::Terminate, ClosePolicy::RequestCancel];
         for policy in policies {
-            flow.child::<Kid>(Say::Wait)
-                .on_parent_close(policy)
-                .start()
+            flow.spawn(Kid::with(Say::Wait).on_parent_close(policy))
                 .await?;
         }
         flow.continue_as_new(0)
@@ -152,13 +150,15 @@ async fn a_new_run_applies_no_close_policy(ground: Ground) {
     assert_eq!(statuses(&harness, id).await, [Status::AwaitingSignal; 2]);
     assert!(
         harness
+            .client()
+            .admin()
             .close_actions(id.get(), None)
             .await
             .unwrap()
             .is_empty()
     );
     // The children keep their close policies, which apply when the workflow ends.
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     assert_eq!(statuses(&harness, id).await, [Status::Cancelled; 2]);
 }
@@ -173,14 +173,14 @@ async fn a_new_run_begins_once_despite_crashes(ground: Ground) {
                 async move {
                     log.step(&flow, "effect", 1).await?;
                     match input.as_u64() {
-                        Some(0) => Ok(flow.run()),
+                        Some(0) => Ok(flow.run_number()),
                         _ => flow.continue_as_new(0),
                     }
                 }
             });
             let mut harness = ground.runs(code).await;
             let id = begin(&harness, 1).await;
-            harness.crash_at::<Running<Script>>("run", point, nth);
+            harness.crash_at::<Script>("run", point, nth);
             let report = harness.run().await;
             assert_eq!(report.crashes, 1, "{point:?} {nth}");
             assert_eq!(output(&get(&harness, id).await), json!(2));
@@ -194,7 +194,7 @@ async fn a_new_run_begins_once_despite_crashes(ground: Ground) {
 async fn continue_as_new_works_with_the_question_mark_operator(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         if input == json!(0) {
-            return Ok(flow.run());
+            return Ok(flow.run_number());
         }
         flow.continue_as_new::<_, ()>(0)?;
         Ok(0)
@@ -208,11 +208,11 @@ async fn a_cancel_reaches_the_newest_run(ground: Ground) {
             return flow.continue_as_new(0);
         }
         let error = flow.sleep(HOUR).await.unwrap_err();
-        Ok((flow.run(), error.is_cancelled()))
+        Ok((flow.run_number(), error.is_cancelled()))
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, 1).await;
-    harness.cancel(id, Note::by("ada")).await.unwrap();
+    harness.client().admin().cancel(id, ada()).await.unwrap();
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([2, true]));
 }
@@ -220,14 +220,14 @@ async fn a_cancel_reaches_the_newest_run(ground: Ground) {
 async fn histories_of_many_runs_are_kept_up_to_a_bound(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         match input.as_u64() {
-            Some(0) => Ok(flow.run()),
+            Some(0) => Ok(flow.run_number()),
             left => flow.continue_as_new(left.unwrap() - 1),
         }
     });
     let mut harness = ground.runs(code).await;
     let id = begin_and_run(&mut harness, 14).await;
     assert_eq!(output(&get(&harness, id).await), json!(15));
-    let runs = harness.histories(id).await.unwrap();
+    let runs = harness.client().admin().histories(id).await.unwrap();
     let runs: Vec<_> = runs.iter().map(|it| it.run).collect();
     assert_eq!(runs, (6..=15).collect::<Vec<_>>());
 }

@@ -1,9 +1,9 @@
 //! Workflows on engines, with the clock of the store.
 
 use crate::support::*;
-use outlast::Inspect;
-use outlast::Store;
 use outlast::prelude::*;
+use outlast::store::{Inspect, Instance, Store};
+use outlast::{Client, Handle, Status, WaitError};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -21,23 +21,25 @@ on_both_stores_in_real_time!(
 const LONG: Duration = Duration::from_secs(20);
 
 async fn engine(store: impl Store + Inspect, code: Script) -> Engine {
-    let engine = Engine::builder(store).workflow(code).workflow(Kid);
-    let engine = engine.machine(Double).machine(Fails).machine(Turnstile);
+    let engine = Engine::builder(store).register(code).register(Kid);
+    let engine = engine.register(double).register(fails).register(Turnstile);
     engine.queue("default", 10).start().await.unwrap()
+}
+
+/// Starts the workflow of the test.
+async fn start(engine: &Engine) -> Handle<Script> {
+    engine.start(Script::with(json!(null))).await.unwrap()
 }
 
 async fn a_workflow_runs_on_an_engine<S: Store + Inspect + Clone>(store: S) {
     let code = script(|flow, _| async move {
         let one = number(&flow, "one", 1).await?;
-        let kids = (0..20).map(|n| flow.child::<Kid>(Say::Sleep(n, n)));
+        let kids = (0..20).map(|n| flow.run(Kid::with(Say::Sleep(n, n))));
         let kids = flow.all(kids.collect::<Vec<_>>()).window(5).await?;
-        let machine = flow
-            .machine(New::<Turnstile>(Turn::Wait(1)))
-            .start()
-            .await?;
+        let machine = flow.spawn(Turnstile::with(Turn::Wait(1))).await?;
         machine.child().signal(Go(2)).await?;
         let raced = flow
-            .child::<Kid>(Say::Wait)
+            .run(Kid::with(Say::Wait))
             .timeout(Duration::from_millis(5));
         let raced = raced.cancel_rest().await?;
         let Go(go) = flow.signal::<Go>().await?;
@@ -50,11 +52,11 @@ async fn a_workflow_runs_on_an_engine<S: Store + Inspect + Clone>(store: S) {
         ))
     });
     let engine = engine(store, code).await;
-    let id = begin(&engine, ()).await;
-    go(&engine, id.get(), 7).await;
-    let seen = engine.wait(id, LONG).await.unwrap();
+    let started = start(&engine).await;
+    started.signal(Go(7)).await.unwrap();
+    let seen = started.output().timeout(LONG).await.unwrap();
     assert_eq!(seen, json!([1, 190, 3, null, 7]));
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_timer_is_never_early_by_the_clock_of_the_store<S: Store + Inspect + Clone>(store: S) {
@@ -68,7 +70,9 @@ async fn a_timer_is_never_early_by_the_clock_of_the_store<S: Store + Inspect + C
                 number(&flow, "before", 1).await?;
                 let begun = flow.timestamp();
                 flow.sleep(Duration::from_millis(ms)).await?;
-                let woken = flow.step("woken", async move || clock.now().await).await?;
+                let woken = flow
+                    .step("woken", async move || clock.admin().now().await)
+                    .await?;
                 let slept = woken.since(begun);
                 early += u32::from(slept < Duration::from_millis(ms));
                 early += u32::from(flow.timestamp() < begun + Duration::from_millis(ms));
@@ -77,9 +81,9 @@ async fn a_timer_is_never_early_by_the_clock_of_the_store<S: Store + Inspect + C
         }
     });
     let engine = engine(store, code).await;
-    let id = begin(&engine, ()).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), json!(0));
-    engine.shutdown().await;
+    let seen = start(&engine).await.output().timeout(LONG).await.unwrap();
+    assert_eq!(seen, json!(0));
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_timeout_interrupts_a_step_on_an_engine<S: Store + Inspect + Clone>(store: S) {
@@ -88,9 +92,9 @@ async fn a_timeout_interrupts_a_step_on_an_engine<S: Store + Inspect + Clone>(st
         hangs.timeout(Duration::from_millis(20)).await
     });
     let engine = engine(store, code).await;
-    let id = begin(&engine, ()).await;
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), json!(null));
-    engine.shutdown().await;
+    let seen = start(&engine).await.output().timeout(LONG).await.unwrap();
+    assert_eq!(seen, json!(null));
+    engine.shutdown().await.unwrap();
 }
 
 /// A workflow whose step notifies `begun` and then waits for `release`.
@@ -114,28 +118,36 @@ fn held(begun: &Arc<Notify>, release: &Arc<Notify>) -> Script {
 async fn a_cancel_reaches_a_workflow_whose_step_runs<S: Store + Inspect + Clone>(store: S) {
     let (begun, release) = (Arc::default(), Arc::default());
     let engine = engine(store, held(&begun, &release)).await;
-    let id = begin(&engine, ()).await;
+    let started = start(&engine).await;
     begun.notified().await;
-    engine.cancel(id, Note::by("ada")).await.unwrap();
+    started.cancel(ada()).await.unwrap();
     release.notify_one();
-    assert_eq!(engine.wait(id, LONG).await.unwrap(), json!([1, true]));
-    engine.shutdown().await;
+    let seen = started.output().timeout(LONG).await.unwrap();
+    assert_eq!(seen, json!([1, true]));
+    engine.shutdown().await.unwrap();
 }
 
 async fn a_terminate_drops_a_step_that_runs<S: Store + Inspect + Clone>(store: S) {
     let (begun, release) = (Arc::default(), Arc::default());
     let engine = engine(store, held(&begun, &release)).await;
-    let id = begin(&engine, ()).await;
+    let started = start(&engine).await;
     begun.notified().await;
-    engine.terminate(id, Note::by("ada")).await.unwrap();
-    let ended = engine.wait(id, LONG).await.unwrap_err();
+    started.terminate(ada()).await.unwrap();
+    let ended = started.output().timeout(LONG).await.unwrap_err();
     assert!(matches!(ended, WaitError::Ended { .. }), "{ended:?}");
     assert!(
-        history_words(&engine, id).await.is_empty(),
+        history_words(&engine, &started).await.is_empty(),
         "no event was written"
     );
     // The shutdown does not wait for the step, which is never released.
-    engine.shutdown().await;
+    engine.shutdown().await.unwrap();
+}
+
+/// Waits until the row is as `is_reached` says.
+async fn until(started: &Handle<Script>, is_reached: impl Fn(&Instance) -> bool) {
+    while !is_reached(&started.instance().await.unwrap()) {
+        tokio::task::yield_now().await;
+    }
 }
 
 async fn a_workflow_goes_on_with_another_engine_after_a_shutdown<S: Store + Inspect + Clone>(
@@ -152,17 +164,16 @@ async fn a_workflow_goes_on_with_another_engine_after_a_shutdown<S: Store + Insp
         }
     });
     let first = engine(store.clone(), code.clone()).await;
-    let id = begin(&first, ()).await;
-    let parked = async || get(&first, id).await.status == Status::AwaitingSignal;
-    while !parked().await {
-        tokio::task::yield_now().await;
-    }
-    first.shutdown().await;
+    let started = start(&first).await;
+    until(&started, |row| row.status == Status::AwaitingSignal).await;
+    first.shutdown().await.unwrap();
     let second = engine(store, code).await;
-    go(&second, id.get(), 1).await;
-    assert_eq!(second.wait(id, LONG).await.unwrap(), json!(2));
+    let goes_on = second.handle::<Script>(&started).await.unwrap();
+    goes_on.signal(Go(1)).await.unwrap();
+    let seen = goes_on.output().timeout(LONG).await.unwrap();
+    assert_eq!(seen, json!(2));
     assert_eq!(log.entries(), ["before", "after"]);
-    second.shutdown().await;
+    second.shutdown().await.unwrap();
 }
 
 async fn a_blocked_workflow_goes_on_with_an_engine_that_fits_its_history<
@@ -178,18 +189,17 @@ async fn a_blocked_workflow_goes_on_with_an_engine_that_fits_its_history<
         })
     };
     let old = engine(store.clone(), build("old")).await;
-    let id = begin(&old, ()).await;
-    while get(&old, id).await.status != Status::AwaitingSignal {
-        tokio::task::yield_now().await;
-    }
-    old.shutdown().await;
+    let started = start(&old).await;
+    until(&started, |row| row.status == Status::AwaitingSignal).await;
+    old.shutdown().await.unwrap();
     let new = engine(store.clone(), build("new")).await;
-    go(&new, id.get(), 1).await;
-    while get(&new, id).await.last_error.is_none() {
-        tokio::task::yield_now().await;
-    }
-    new.shutdown().await;
+    let goes_on = new.handle::<Script>(&started).await.unwrap();
+    goes_on.signal(Go(1)).await.unwrap();
+    until(&goes_on, |row| row.last_error.is_some()).await;
+    new.shutdown().await.unwrap();
     let old = engine(store, build("old")).await;
-    assert_eq!(old.wait(id, LONG).await.unwrap(), json!("old"));
-    old.shutdown().await;
+    let goes_on = old.handle::<Script>(&started).await.unwrap();
+    let seen = goes_on.output().timeout(LONG).await.unwrap();
+    assert_eq!(seen, json!("old"));
+    old.shutdown().await.unwrap();
 }

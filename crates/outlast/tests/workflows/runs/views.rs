@@ -1,8 +1,11 @@
 //! Views of a workflow: its open waits, its handled failures, and the calls of its children.
 
 use crate::support::*;
+use outlast::Status;
 use outlast::prelude::*;
-use outlast::workflow::{GroupWait, OpenWait, Waits, WindowWait};
+use outlast::store::ClosePolicy;
+use outlast::testing::Harness;
+use outlast::workflow::{ChildCall, GroupWait, OpenWait, Waits, WindowWait};
 
 on_both_stores!(
     the_view_of_a_window_counts_running_and_held_children,
@@ -15,9 +18,9 @@ on_both_stores!(
     child_calls_are_listed_in_order_and_outlive_the_rows_of_the_children,
 );
 
-async fn waits(client: &Client, id: impl Into<outlast::Target>) -> Waits {
-    let row = get(client, id).await;
-    client.waits(&row).await.unwrap()
+async fn waits(harness: &Harness, id: Scripted) -> Waits {
+    let row = get(harness, id).await;
+    harness.client().admin().waits(&row).await.unwrap()
 }
 
 fn only(groups: &[GroupWait]) -> &GroupWait {
@@ -29,7 +32,7 @@ fn only(groups: &[GroupWait]) -> &GroupWait {
 
 async fn the_view_of_a_window_counts_running_and_held_children(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kids = (0..5).map(|_| flow.child::<Kid>(Say::Wait));
+        let kids = (0..5).map(|_| flow.run(Kid::with(Say::Wait)));
         flow.all(kids.collect::<Vec<_>>()).window(2).await
     });
     let mut harness = ground.runs(code).await;
@@ -54,7 +57,7 @@ async fn the_view_of_a_window_counts_running_and_held_children(ground: Ground) {
         let is_held = |it: &&OpenWait| it.is_held == Some(true);
         assert_eq!(seen.open.iter().filter(is_held).count(), held);
         let row = get(&harness, id).await;
-        let sentence = harness.explain(&row).await.unwrap();
+        let sentence = harness.client().admin().explain(&row).await.unwrap();
         let expected = format!("of which {running} have a place and {held} wait for one");
         assert_eq!(sentence.contains(&expected), held > 0, "{sentence}");
     }
@@ -62,7 +65,7 @@ async fn the_view_of_a_window_counts_running_and_held_children(ground: Ground) {
 
 async fn the_view_of_a_group_names_the_kind_of_its_calls(ground: Ground) {
     let code = script(|flow, input: Value| async move {
-        let kid = || flow.child::<Kid>(Say::Wait);
+        let kid = || flow.run(Kid::with(Say::Wait));
         match input.as_str().unwrap() {
             "children" => {
                 flow.all((kid(), flow.all((kid(),)))).await?;
@@ -72,7 +75,7 @@ async fn the_view_of_a_group_names_the_kind_of_its_calls(ground: Ground) {
                     .await?;
             }
             _ => {
-                flow.all((flow.activity(Double, 1), flow.all((kid(),))))
+                flow.all((flow.run(double::with(1)), flow.all((kid(),))))
                     .await?;
             }
         }
@@ -99,7 +102,7 @@ async fn the_view_of_a_group_names_the_kind_of_its_calls(ground: Ground) {
 
 async fn the_view_of_a_selection_has_its_deadline(ground: Ground) {
     let code = script(|flow, _| async move {
-        let kid = flow.child::<Kid>(Say::Wait);
+        let kid = flow.run(Kid::with(Say::Wait));
         flow.all((kid,)).timeout(Duration::from_secs(60)).await?;
         Ok(())
     });
@@ -116,9 +119,9 @@ async fn the_view_of_a_selection_has_its_deadline(ground: Ground) {
 async fn the_view_lists_handled_failures_with_their_reasons(ground: Ground) {
     let code = script(|flow, _| async move {
         for what in ["broken", "lost"] {
-            let kid = flow.child::<Kid>(Say::Fail(what.into()));
+            let kid = flow.run(Kid::with(Say::Fail(what.into())));
             if kid.await.is_ok() {
-                return Err(flow.fail("it should have failed"));
+                return flow.fail("it should have failed");
             }
         }
         flow.signal::<Halt>().await?;
@@ -134,7 +137,7 @@ async fn the_view_lists_handled_failures_with_their_reasons(ground: Ground) {
     let expected = [(1, "broken"), (2, "lost")];
     let expected = expected.map(|(call, why)| (Some(call), "kid".to_owned(), why.to_owned()));
     assert_eq!(handled(&waits(&harness, id).await), expected);
-    harness.signal(id, Halt(0)).await.unwrap();
+    harness.client().signal(id, Halt(0)).await.unwrap();
     harness.run().await;
     // An ended workflow waits for nothing, and keeps its handled failures.
     let seen = waits(&harness, id).await;
@@ -145,12 +148,15 @@ async fn the_view_lists_handled_failures_with_their_reasons(ground: Ground) {
 async fn the_origin_of_a_child_is_the_call_that_started_it(ground: Ground) {
     let code = script(|flow, input: Value| async move {
         number(&flow, "one", 1).await?;
-        flow.start_child::<Kid>(Say::Wait).await?;
+        flow.spawn(Kid::with(Say::Wait)).await?;
         if input.as_u64() == Some(1) {
             return flow.continue_as_new(0);
         }
-        let kids = flow.all([flow.child::<Kid>(Say::Wait), flow.child::<Kid>(Say::Wait)]);
-        flow.all((flow.activity(Double, 1), kids)).await?;
+        let kids = flow.all([
+            flow.run(Kid::with(Say::Wait)),
+            flow.run(Kid::with(Say::Wait)),
+        ]);
+        flow.all((flow.run(double::with(1)), kids)).await?;
         Ok(())
     });
     let mut harness = ground.runs(code).await;
@@ -158,7 +164,13 @@ async fn the_origin_of_a_child_is_the_call_that_started_it(ground: Ground) {
     let mut seen = Vec::new();
     for child in children(&harness, id).await {
         let child = get(&harness, child.id).await;
-        let origin = harness.origin(&child).await.unwrap().unwrap();
+        let origin = harness
+            .client()
+            .admin()
+            .origin(&child)
+            .await
+            .unwrap()
+            .unwrap();
         let events = history(&harness, id, origin.run).await;
         let scheduled = events.iter().find(|it| it.seq == origin.seq).unwrap();
         assert_eq!(scheduled.call, Some(origin.call));
@@ -182,7 +194,10 @@ async fn the_origin_of_a_child_is_the_call_that_started_it(ground: Ground) {
     assert_eq!(numbers.len(), 4, "each has a call of its own");
     // No call has started the parent.
     let parent = get(&harness, id).await;
-    assert_eq!(harness.origin(&parent).await.unwrap(), None);
+    assert_eq!(
+        harness.client().admin().origin(&parent).await.unwrap(),
+        None
+    );
 }
 
 /// The history has several pages, some of them without a child, and groups that span two pages.
@@ -192,7 +207,7 @@ async fn the_origin_of_a_child_is_found_in_a_long_history(ground: Ground) {
             for _ in 0..130 {
                 number(&flow, "one", 1).await?;
             }
-            let kids = (0..size).map(|_| flow.activity(Double, 1));
+            let kids = (0..size).map(|_| flow.run(double::with(1)));
             flow.all(kids.collect::<Vec<_>>()).await?;
         }
         Ok(())
@@ -205,7 +220,13 @@ async fn the_origin_of_a_child_is_found_in_a_long_history(ground: Ground) {
     let mut calls = Vec::new();
     for index in [0, 1, 35, 68, 69, 70, 71, 72, 100, 159, 160] {
         let child = get(&harness, kids[index].id).await;
-        let origin = harness.origin(&child).await.unwrap().unwrap();
+        let origin = harness
+            .client()
+            .admin()
+            .origin(&child)
+            .await
+            .unwrap()
+            .unwrap();
         let place = (child.parent.unwrap().round, child.position.unwrap());
         let events = history(&harness, id, 1).await;
         let scheduled = events.iter().find(|it| it.seq == origin.seq).unwrap();
@@ -221,7 +242,7 @@ async fn the_origin_of_a_child_is_found_in_a_long_history(ground: Ground) {
 
 async fn an_open_wait_names_the_newest_run_of_its_child(ground: Ground) {
     let code = script(|flow, _| async move {
-        flow.child::<Kid>(Say::ContinueAsNew(2)).await?;
+        flow.run(Kid::with(Say::ContinueAsNew(2))).await?;
         Ok(())
     });
     let mut harness = ground.runs(code).await;
@@ -238,12 +259,12 @@ async fn an_open_wait_names_the_newest_run_of_its_child(ground: Ground) {
 
 async fn child_calls_are_listed_in_order_and_outlive_the_rows_of_the_children(ground: Ground) {
     let code = script(|flow, _| async move {
-        let renewed = flow.child::<Kid>(Say::ContinueAsNew(2));
-        let renewed = renewed.on_parent_close(ClosePolicy::Terminate);
-        let failing = flow.child::<Kid>(Say::WaitThenFail("broken".into()));
-        let _ = flow.all((renewed, flow.activity(Double, 1))).await?;
+        let renewed = Kid::with(Say::ContinueAsNew(2)).on_parent_close(ClosePolicy::Terminate);
+        let renewed = flow.run(renewed);
+        let failing = flow.run(Kid::with(Say::WaitThenFail("broken".into())));
+        let _ = flow.all((renewed, flow.run(double::with(1)))).await?;
         let _ = failing.await;
-        flow.start_child::<Kid>(Say::Wait).await?;
+        flow.spawn(Kid::with(Say::Wait)).await?;
         flow.signal::<Halt>().await?;
         Ok(())
     });
@@ -256,7 +277,12 @@ async fn child_calls_are_listed_in_order_and_outlive_the_rows_of_the_children(gr
     go(&harness, kids[2].id, 1).await;
     harness.run().await;
     let row = get(&harness, id).await;
-    let before = harness.child_calls(&row, 1, 0, 100).await.unwrap();
+    let before = harness
+        .client()
+        .admin()
+        .child_calls(&row, 1, 0, 100)
+        .await
+        .unwrap();
     let states: Vec<_> = before
         .iter()
         .map(|it| (it.status.unwrap(), it.run, it.is_recorded))
@@ -289,8 +315,13 @@ async fn child_calls_are_listed_in_order_and_outlive_the_rows_of_the_children(gr
     // The rows are deleted, and the records of the parent stay.
     let sql = format!("delete from instances where parent_id = {}", id.get());
     ground.tamper(&sql).await;
-    let after = harness.child_calls(&row, 1, 0, 100).await.unwrap();
-    let kept = |calls: &[outlast::workflow::ChildCall]| {
+    let after = harness
+        .client()
+        .admin()
+        .child_calls(&row, 1, 0, 100)
+        .await
+        .unwrap();
+    let kept = |calls: &[ChildCall]| {
         let kept = calls.iter().filter(|it| it.is_recorded).cloned();
         kept.collect::<Vec<_>>()
     };

@@ -2,11 +2,10 @@
 
 use super::Runtime;
 use super::calls::{Answered, Ask, WaitKind};
-use crate::machine::RetryPolicy;
 use crate::workflow::replay::events::{
     CallKind, ChildMessage, Completed, Marked, Reason, Scheduled, WaitData, digest, event, process,
 };
-use outlast_core::{EventKind, Json, NewEvent, NewInstance, Timestamp};
+use outlast_core::{EventKind, NewEvent, NewInstance, Timestamp};
 use std::collections::BTreeSet;
 
 impl Runtime {
@@ -117,8 +116,9 @@ impl Runtime {
                 false => EventKind::ChildScheduled,
             };
             let is_launch = self.waits[wait].kind == WaitKind::Launch;
-            let is_lone_child = it.place.is_none() && it.kind == CallKind::Child;
-            let launched = is_lone_child.then_some(is_launch);
+            // A job that is awaited is recorded as it always was, without this.
+            let is_noted = is_launch || it.kind == CallKind::Child;
+            let launched = (it.place.is_none() && is_noted).then_some(is_launch);
             let scheduled = Scheduled {
                 round,
                 position: rows.len() as i32,
@@ -133,7 +133,7 @@ impl Runtime {
             };
             let mut row = row.clone();
             if let Some(policy) = policy {
-                (row.step, row.state) = scheduled_state(*policy, &row.state);
+                (row.step, row.state) = policy.scheduled_state(&row.state);
             }
             row.trace = row.trace.or_else(|| self.identity.trace.clone());
             let event = event(kind, Some(call), &it.name, &scheduled, None);
@@ -204,20 +204,4 @@ impl Runtime {
     pub(in crate::workflow) fn take_back(&mut self, events: Vec<NewEvent>) {
         self.history.did_not_write(events);
     }
-}
-
-/// Returns step and state of a job with its retry policy.
-///
-/// They are those of [`Perform::Scheduled`](crate::machine::Perform).
-fn scheduled_state(policy: RetryPolicy, args: &Json) -> (String, Json) {
-    #[derive(serde::Serialize)]
-    struct ScheduledState<'a> {
-        args: &'a Json,
-        policy: RetryPolicy,
-    }
-
-    let text = serde_json::to_string(&ScheduledState { args, policy })
-        .expect("the arguments and the policy are plain JSON");
-    let state = Json::stored(text).expect("serde writes JSON");
-    ("scheduled".into(), state)
 }

@@ -80,7 +80,7 @@ impl Session {
         let rounds = self.flow.lock().by_round(calls.iter().copied());
         let mut arrivals = Vec::new();
         for (round, calls) in rounds {
-            let children = cx.client().children_of(cx.id(), round).await;
+            let children = cx.client().admin().children_of(cx.id(), round).await;
             let children = children.map_err(Trouble::Store)?;
             let children: HashMap<i32, Child> = children
                 .into_iter()
@@ -151,7 +151,7 @@ impl Session {
         if timers.is_empty() {
             return Ok(Vec::new());
         }
-        let now = cx.client().now().await.map_err(Trouble::Store)?;
+        let now = cx.client().admin().now().await.map_err(Trouble::Store)?;
         let due = timers.into_iter().filter(|(_, due)| *due <= now);
         Ok(due
             .map(|(call, at)| Arrival {
@@ -202,7 +202,7 @@ impl Session {
         let rounds = self.flow.lock().by_round(calls.iter().copied());
         let mut told: Vec<(i32, InstanceId)> = Vec::new();
         for (round, calls) in rounds {
-            let children = cx.client().children_of(cx.id(), round).await;
+            let children = cx.client().admin().children_of(cx.id(), round).await;
             let children = children.map_err(Trouble::Store)?;
             let children: HashMap<i32, InstanceId> = children
                 .into_iter()
@@ -216,7 +216,7 @@ impl Session {
         }
         let note = Note::by("parent").because(format!("parent {} goes on without it", cx.id()));
         let ids: Vec<InstanceId> = told.iter().map(|(_, id)| *id).collect();
-        let cancelled = cx.client().cancel_all(ids, note).await;
+        let cancelled = cx.client().admin().cancel_all(ids, note).await;
         cancelled.map_err(Trouble::Store)?;
         let known: HashMap<i32, InstanceId> = told.into_iter().collect();
         for call in calls {

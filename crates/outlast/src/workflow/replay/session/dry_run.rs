@@ -3,6 +3,7 @@
 //! It never sends, runs or writes anything.
 
 use super::Session;
+use crate::definition::Provided;
 use crate::workflow::flow::Flow;
 use crate::workflow::replay::runtime::{Identity, Runtime};
 use crate::workflow::{ExportedRun, Workflow};
@@ -15,6 +16,7 @@ impl Session {
     pub(crate) fn replayed<W: Workflow>(
         workflow: W,
         history: ExportedRun,
+        provided: Provided,
     ) -> Result<Option<(String, String)>, Invalid> {
         let input: W::Input = history
             .input
@@ -36,7 +38,7 @@ impl Session {
         });
         let mut runtime = Runtime::new(identity, events.collect());
         runtime.strict = true;
-        let mut session = Session::of(Arc::new(workflow), Flow::new(runtime, None), input);
+        let mut session = Session::of(Arc::new(workflow), Flow::new(runtime, None, provided), input);
         let recorded = session.recorded_end();
         if !session.flow.lock().history.is_empty() {
             match catch_unwind(AssertUnwindSafe(|| session.replay())) {

@@ -1,7 +1,7 @@
 //! Creates the outcome with which a run ends.
 
 use super::Session;
-use crate::machine::Decided;
+use crate::machine::{Decided, ErrorValue};
 use crate::workflow::FlowError;
 use crate::workflow::replay::events::{Reason, Renewed, event};
 use outlast_core::{EventKind, Json, Outcome};
@@ -28,15 +28,18 @@ impl Session {
                     self.close(EventKind::RunCancelled, Some(&reason));
                     self.decided(Outcome::Cancel { reason })
                 }
-                Err(error) => self.fail(error.to_string()),
+                Err(mut error) => {
+                    let value = error.take_value();
+                    self.fail(error.to_string(), value)
+                }
             },
         }
     }
 
-    pub(super) fn fail(&mut self, reason: String) -> Decided {
+    pub(super) fn fail(&mut self, reason: String, value: Option<ErrorValue>) -> Decided {
         let reason = outlast_core::limits::clean_error(&reason);
         self.close(EventKind::RunFailed, Some(&reason));
-        self.decided(Outcome::fail(reason))
+        self.decided(ErrorValue::outcome(value, reason))
     }
 
     fn close(&mut self, kind: EventKind, reason: Option<&str>) {

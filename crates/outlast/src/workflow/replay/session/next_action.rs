@@ -227,7 +227,8 @@ mod tests {
 
     #[test]
     fn history_pressure_is_set_from_the_soft_limit_on() {
-        let flow = Flow::new(run(HISTORY_LONG, ""), None);
+        let provided = crate::definition::Provided::default();
+        let flow = Flow::new(run(HISTORY_LONG, ""), None, provided);
         for _ in 1..HISTORY_LONG {
             flow.lock().history.note_known();
         }

@@ -61,7 +61,7 @@ impl Session {
         let mut runtime = Runtime::new(identity, history);
         runtime.step_timeout = W::STEP_TIMEOUT;
         runtime.handle = Some(tokio::runtime::Handle::current());
-        let flow = Flow::new(runtime, Some(cx.client().clone()));
+        let flow = Flow::new(runtime, Some(cx.client().clone()), cx.provided().clone());
         let mut session = Session::of(workflow, flow, input);
         session.input = claim.state.clone();
         session.round = claim.round;
@@ -100,7 +100,7 @@ impl Session {
         }
         let now = match cx.claim().claimed_at {
             Some(claimed_at) => claimed_at,
-            None => cx.client().now().await.map_err(Trouble::Store)?,
+            None => cx.client().admin().now().await.map_err(Trouble::Store)?,
         };
         let mut runtime = self.flow.lock();
         // The seed is the same when the worker dies before this is written. Values drawn from it
@@ -204,7 +204,7 @@ async fn load(cx: &Context) -> Result<Vec<NewEvent>, Trouble> {
             after: history.len() as i32,
             max: HISTORY_PAGE_MAX,
         };
-        let events = cx.client().history(page).await.map_err(Trouble::Store)?;
+        let events = cx.client().admin().history(page).await.map_err(Trouble::Store)?;
         if events.is_empty() {
             break;
         }

@@ -83,7 +83,7 @@ async fn come(cx: &Context, due: Option<Timestamp>) -> Result<(), Trouble> {
         return std::future::pending().await;
     };
     loop {
-        let now = cx.client().now().await.map_err(Trouble::Store)?;
+        let now = cx.client().admin().now().await.map_err(Trouble::Store)?;
         if due <= now {
             return Ok(());
         }

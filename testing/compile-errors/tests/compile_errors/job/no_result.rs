@@ -1,0 +1,17 @@
+//! Return types that only the compiler knows.
+
+use outlast::prelude::*;
+
+type Answer = u64;
+
+#[job]
+async fn count(number: u64) -> Answer {
+    number
+}
+
+#[workflow]
+async fn order(flow: Flow, number: u64) -> Answer {
+    number
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! A signal that cannot be stored.
+
+use outlast::prelude::*;
+
+#[derive(Signal)]
+struct Paid {
+    amount: u64,
+}
+
+fn main() {}
