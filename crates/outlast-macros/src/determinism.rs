@@ -5,17 +5,12 @@
 //! macros are not searched, because the code of a step is written there.
 
 use crate::errors::Errors;
-use proc_macro2::Group;
-use quote::ToTokens;
 use syn::visit::{self, Visit};
 use syn::{Block, Expr, ExprAsync, ExprCall, ExprClosure, Item, Path};
 
 /// Reports such calls in a body. `flow` is the name of the parameter, for the messages.
-pub(crate) fn check(body: &Group, flow: &str, errors: &mut Errors) {
-    // The compiler reports a body that cannot be parsed.
-    if let Ok(block) = syn::parse2::<Block>(body.to_token_stream()) {
-        Search { flow, errors }.visit_block(&block);
-    }
+pub(crate) fn check(body: &Block, flow: &str, errors: &mut Errors) {
+    Search { flow, errors }.visit_block(body);
 }
 
 struct Search<'a> {
@@ -146,13 +141,14 @@ mod tests {
     use super::check;
     use crate::errors::Errors;
     use crate::testing;
-    use proc_macro2::{Delimiter, Group, TokenStream};
+    use proc_macro2::TokenStream;
     use quote::quote;
 
     fn errors(body: TokenStream) -> Vec<String> {
         let mut errors = Errors::default();
-        check(&Group::new(Delimiter::Brace, body), "flow", &mut errors);
-        testing::errors(errors.into_compile_errors())
+        let body = syn::parse2(quote!({ #body })).unwrap();
+        check(&body, "flow", &mut errors);
+        testing::errors(errors.into_compile_errors().collect())
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `Errors`: what is wrong with the code that a macro was given.
 //!
-//! A macro collects every error it finds, so that the compiler reports them together.
+//! A macro collects the errors that it finds, so that the compiler reports them together.
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
@@ -8,7 +8,7 @@ use std::fmt::Display;
 
 /// The errors found so far.
 #[derive(Default)]
-pub(crate) struct Errors(Option<syn::Error>);
+pub(crate) struct Errors(Vec<syn::Error>);
 
 impl Errors {
     /// Adds an error that underlines `tokens`.
@@ -23,28 +23,16 @@ impl Errors {
 
     /// Adds an error.
     pub(crate) fn push(&mut self, error: syn::Error) {
-        match &mut self.0 {
-            Some(errors) => errors.combine(error),
-            None => self.0 = Some(error),
-        }
+        self.0.push(error);
     }
 
-    /// Adds the errors of another check.
-    pub(crate) fn append(&mut self, other: Errors) {
-        if let Some(error) = other.0 {
-            self.push(error);
-        }
+    /// Returns how many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
     }
 
-    /// Returns whether nothing is wrong.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Returns one `compile_error!` for each error.
-    pub(crate) fn into_compile_errors(self) -> TokenStream {
-        self.0
-            .map(syn::Error::into_compile_error)
-            .unwrap_or_default()
+    /// Returns a `compile_error!` for each error.
+    pub(crate) fn into_compile_errors(self) -> impl Iterator<Item = TokenStream> {
+        self.0.into_iter().map(syn::Error::into_compile_error)
     }
 }

@@ -6,11 +6,13 @@
 use crate::errors::Errors;
 use crate::parameters::Parameters;
 use crate::spelling::{plain, written};
-use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
+use syn::spanned::Spanned;
 use syn::{
-    Attribute, GenericParam, LitStr, Path, ReturnType, Safety, Signature, Token, Type, Visibility,
+    Attribute, GenericArgument, GenericParam, LitStr, Path, PathArguments, ReturnType, Safety,
+    Signature, Token, Type, Visibility,
 };
 
 /// What a function becomes.
@@ -124,14 +126,12 @@ impl Function {
 
     /// Checks the signature and returns what it takes, or reports what is wrong.
     pub(crate) fn check(&self, kind: Kind, errors: &mut Errors) -> Option<Parameters> {
-        let mut wrong = Errors::default();
-        check_words(kind, &self.sig, &mut wrong);
-        check_generics(kind, &self.sig, &mut wrong);
-        check_output(kind, &self.sig, &mut wrong);
-        let parameters = Parameters::read(kind, &self.sig, &mut wrong);
-        let is_fine = wrong.is_empty();
-        errors.append(wrong);
-        is_fine.then_some(parameters)
+        let before = errors.count();
+        check_words(kind, &self.sig, errors);
+        check_generics(kind, &self.sig, errors);
+        check_output(kind, &self.sig, errors);
+        let parameters = Parameters::read(kind, &self.sig, errors);
+        (errors.count() == before).then_some(parameters)
     }
 
     /// Returns the type that the function returns, as it is written.
@@ -139,6 +139,18 @@ impl Function {
         match &self.sig.output {
             ReturnType::Default => quote!(()),
             ReturnType::Type(_, returned) => quote!(#returned),
+        }
+    }
+
+    /// Returns where the error of the returned `Result` is written, or the whole type.
+    pub(crate) fn error_span(&self) -> Span {
+        let returned = match &self.sig.output {
+            ReturnType::Default => return self.ident().span(),
+            ReturnType::Type(_, returned) => returned,
+        };
+        match type_arguments(returned).as_slice() {
+            [_, error] => error.span(),
+            _ => returned.span(),
         }
     }
 
@@ -151,6 +163,25 @@ impl Function {
             #[allow(non_camel_case_types)]
             #[derive(Clone, Copy, Debug)]
             #vis struct #ident;
+        }
+    }
+
+    /// Declares the function's name as a type with an error in it, and a value of that type.
+    ///
+    /// The compiler does not report what else is wrong with such a type. So the code that uses a
+    /// function with a wrong signature leads to no further errors.
+    pub(crate) fn wrong(&self, errors: Errors) -> TokenStream {
+        let (vis, ident, cfgs) = (&self.vis, self.ident(), self.cfgs());
+        let mut errors = errors.into_compile_errors();
+        let first = errors.next();
+        quote! {
+            #cfgs
+            #[allow(non_camel_case_types, dead_code)]
+            #vis type #ident = [(); #first];
+            #cfgs
+            #[allow(non_upper_case_globals, dead_code)]
+            #vis const #ident: #ident = [];
+            #(#errors)*
         }
     }
 
@@ -205,6 +236,22 @@ impl Function {
         let allow = deprecated.map(|_| quote!(#[allow(deprecated)]));
         quote!(#(#cfgs)* #allow)
     }
+}
+
+/// Returns the types in the angle brackets of a type, such as those of a `Result`.
+pub(crate) fn type_arguments(ty: &Type) -> Vec<&Type> {
+    let Type::Path(path) = ty else {
+        return Vec::new();
+    };
+    let last = path.path.segments.last().map(|last| &last.arguments);
+    let Some(PathArguments::AngleBracketed(arguments)) = last else {
+        return Vec::new();
+    };
+    let types = arguments.args.iter().filter_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    });
+    types.collect()
 }
 
 /// Returns whether a function starts here, after its visibility.

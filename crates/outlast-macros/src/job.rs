@@ -16,12 +16,13 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     };
     let mut errors = Errors::default();
     let settings = Settings::read(Kind::Job, arguments, &mut errors);
-    let parameters = function.check(Kind::Job, &mut errors);
-
+    let Some(parameters) = function.check(Kind::Job, &mut errors) else {
+        return function.wrong(errors);
+    };
     let unit_type = function.unit_type();
-    let implementation = parameters.map(|it| implementation(&function, &settings, &it));
+    let implementation = implementation(&function, &settings, &parameters);
     let errors = errors.into_compile_errors();
-    quote!(#unit_type #implementation #errors)
+    quote!(#unit_type #implementation #(#errors)*)
 }
 
 fn implementation(
@@ -46,13 +47,13 @@ fn implementation(
         ::core::result::Result<Self::Output, ::outlast::JobError>
     };
     let map_err = quote_spanned!(returned.span()=> map_err);
+    let job_error = quote_spanned! {function.error_span()=>
+        ::outlast::__private::job_error!(__error)
+    };
     let needs = parameters.needs();
     let inner = function.inner();
-    let values = parameters.values(
-        &quote!(__args),
-        &quote!(__cx),
-        |ty| quote!(__cx.data::<#ty>()?),
-    );
+    let data = parameters.take_data(&quote!(__cx));
+    let values = parameters.values(&quote!(__args), &quote!(__cx));
     quote! {
         #start
 
@@ -70,8 +71,9 @@ fn implementation(
                 __cx: &::outlast::Context,
             ) -> #result {
                 #inner
+                #data
                 let __returned = #ident(#values).await;
-                __returned.#map_err(|__error| ::outlast::__private::job_error!(__error))
+                __returned.#map_err(|__error| #job_error)
             }
         }
 
@@ -168,7 +170,8 @@ mod tests {
                         ) -> Result<MessageId, MailError> {
                             smtp.send(mail, cx.id()).await
                         }
-                        let __returned = send_mail(__args, __cx.data::<Smtp>()?, __cx).await;
+                        let __data_0 = __cx.data::<Smtp>()?;
+                        let __returned = send_mail(__args, __data_0, __cx).await;
                         __returned.map_err(|__error| ::outlast::__private::job_error!(__error))
                     }
                 }
@@ -258,15 +261,11 @@ mod tests {
                 Ok(())
             }
         });
-        let call = quote!(
-            pack(
-                __cx,
-                __cx.data::<Boxes>()?,
-                __args,
-                __cx.data::<Vec<Tape>>()?
-            )
-            .await
-        );
+        let call = quote! {
+            let __data_0 = __cx.data::<Boxes>()?;
+            let __data_1 = __cx.data::<Vec<Tape>>()?;
+            let __returned = pack(__cx, __data_0, __args, __data_1).await;
+        };
         assert_eq!(count(&expanded, call), 1);
         let needs = quote!(__needs.data::<Boxes>(); __needs.data::<Vec<Tape>>(););
         assert_eq!(count(&expanded, needs), 1);
@@ -373,18 +372,23 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_signature_leaves_the_unit_type() {
+    fn a_wrong_signature_leaves_a_type_and_a_value_that_lead_to_no_other_errors() {
         assert_expands(
             job(quote!(
-                pub fn send(mail: Mail) -> Result<()> {
-                    Ok(())
-                }
+                #[cfg(unix)]
+                pub fn send(mail: Mail) {}
             )),
             quote! {
-                #[allow(non_camel_case_types)]
-                #[derive(Clone, Copy, Debug)]
-                pub struct send;
-                ::core::compile_error! { "a job is asynchronous: write `async fn`" }
+                #[cfg(unix)]
+                #[allow(non_camel_case_types, dead_code)]
+                pub type send =
+                    [(); ::core::compile_error! { "a job is asynchronous: write `async fn`" }];
+                #[cfg(unix)]
+                #[allow(non_upper_case_globals, dead_code)]
+                pub const send: send = [];
+                ::core::compile_error! {
+                    "a job returns a `Result`: write `-> Result<(), JobError>`"
+                }
             },
         );
     }
@@ -451,7 +455,8 @@ mod tests {
             ),
             (
                 "async fn a(b: u8, c: u8) -> R {}",
-                "a job takes one argument: put them into a struct",
+                "a job takes one argument: put them into a struct, or write `Data<u8>` for a \
+                 provided value",
             ),
             (
                 "async fn a(cx: &Context, also: &Context) -> R {}",
@@ -494,7 +499,7 @@ mod tests {
         for (item, message) in cases {
             let expanded = job(code(item));
             assert_eq!(errors(expanded.clone()), [message], "{item}");
-            assert!(expanded.to_string().contains("struct a ;"), "{expanded}");
+            assert!(expanded.to_string().contains("type a ="), "{expanded}");
         }
     }
 
@@ -513,7 +518,8 @@ mod tests {
                 "a job is asynchronous: write `async fn`",
                 "a job returns a `Result`: write `-> Result<(), JobError>`",
                 "the argument of a job is stored, so it must be owned: write `String`",
-                "a job takes one argument: put them into a struct",
+                "a job takes one argument: put them into a struct, or write `Data<u8>` for a \
+                 provided value",
             ]
         );
     }

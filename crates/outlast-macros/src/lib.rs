@@ -11,6 +11,7 @@
 
 use proc_macro::TokenStream;
 
+mod calls;
 mod determinism;
 mod errors;
 mod function;

@@ -4,7 +4,7 @@ use crate::errors::Errors;
 use crate::function::Kind;
 use crate::spelling::written;
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{
     FnArg, GenericArgument, Pat, PatType, Path, PathArguments, Signature, Type, TypeReference,
@@ -56,7 +56,7 @@ impl Parameters {
                 Err(message) => errors.at(&parameter.ty, message),
             }
         }
-        if kind == Kind::Workflow && !sig.inputs.iter().any(is_about_flow) {
+        if kind == Kind::Workflow && !sig.inputs.iter().any(is_flow_or_context) {
             errors.at_span(
                 sig.paren_token.span.open(),
                 "a workflow takes a flow: write `flow: Flow`",
@@ -109,22 +109,30 @@ impl Parameters {
         })
     }
 
+    /// Takes the provided values out of `source` into variables.
+    pub(crate) fn take_data(&self, source: &TokenStream) -> TokenStream {
+        let data = self.data().enumerate().map(|(position, ty)| {
+            let name = data_name(position);
+            quote!(let #name = #source.data::<#ty>()?;)
+        });
+        data.collect()
+    }
+
     /// Returns the values for a call of the function, in the order of its parameters.
-    ///
-    /// `data` makes the value of a provided type.
-    pub(crate) fn values(
-        &self,
-        argument: &TokenStream,
-        source: &TokenStream,
-        mut data: impl FnMut(&Type) -> TokenStream,
-    ) -> TokenStream {
+    pub(crate) fn values(&self, argument: &TokenStream, source: &TokenStream) -> TokenStream {
+        let mut names = (0..).map(data_name);
         let values = self.0.iter().map(|role| match role {
             Role::Argument(_) => argument.clone(),
-            Role::Data(ty) => data(ty),
+            Role::Data(_) => names.next().into_token_stream(),
             Role::Context | Role::Flow(_) => source.clone(),
         });
         quote!(#(#values),*)
     }
+}
+
+/// Names the variable of a provided value.
+fn data_name(position: usize) -> Ident {
+    format_ident!("__data_{position}")
 }
 
 /// Recognises what a parameter takes, or says what is wrong with its type.
@@ -215,7 +223,11 @@ fn check_single(
         Role::Context => "a job has one `&Context`: remove this one".to_owned(),
         Role::Flow(_) => "a workflow has one `Flow`: remove this one".to_owned(),
         Role::Argument(_) | Role::Data(_) => {
-            format!("a {noun} takes one {argument}: put them into a struct")
+            let ty = written(&parameter.ty);
+            format!(
+                "a {noun} takes one {argument}: put them into a struct, or write `Data<{ty}>` for \
+                 a provided value"
+            )
         }
     };
     errors.at(parameter, message);
@@ -246,8 +258,8 @@ impl Special<'_> {
     }
 }
 
-/// Returns whether a parameter takes a flow, in whatever way.
-fn is_about_flow(parameter: &FnArg) -> bool {
+/// Returns whether a parameter takes a flow, or a context in its place, in whatever way.
+fn is_flow_or_context(parameter: &FnArg) -> bool {
     let FnArg::Typed(parameter) = parameter else {
         return false;
     };
@@ -256,7 +268,10 @@ fn is_about_flow(parameter: &FnArg) -> bool {
         ty => ty,
     };
     match ty {
-        Type::Path(ty) => matches!(Special::of(&ty.path), Some(Special::Flow)),
+        Type::Path(ty) => matches!(
+            Special::of(&ty.path),
+            Some(Special::Flow | Special::Context)
+        ),
         _ => false,
     }
 }

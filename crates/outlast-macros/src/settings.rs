@@ -69,7 +69,7 @@ impl Settings {
             return skip_to_comma(input);
         }
         input.parse::<Token![=]>()?;
-        if key == "error" {
+        if key == "error" && !input.peek(Lit) {
             self.error = Some(input.parse()?);
         } else if let Err(error) = self.set(&key, input.parse()?) {
             errors.push(error);
@@ -87,6 +87,7 @@ impl Settings {
             "timeout" => self.timeout = Some(duration(key, value)?),
             "history" => self.history = Some(history(key, value)?),
             "step_timeout" => self.step_timeout = Some(duration(key, value)?),
+            "error" => return Err(no_type(key, &value)),
             // `read_one` knows the keys.
             _ => {}
         }
@@ -150,6 +151,13 @@ pub(crate) fn text(key: &Ident, value: &Expr) -> syn::Result<LitStr> {
     Err(syn::Error::new_spanned(value, message))
 }
 
+/// Returns the error of a value that stands where a type should.
+fn no_type(key: &Ident, value: &Expr) -> syn::Error {
+    let ty = text(key, value).map_or_else(|_| "..".to_owned(), |text| text.value());
+    let message = format!("`{key}` is a type: write `{key} = {ty}`");
+    syn::Error::new_spanned(value, message)
+}
+
 /// Checks a number that is 1 or more, as far as it is written here.
 fn count(key: &Ident, value: Expr) -> syn::Result<Expr> {
     let message = match &value {
@@ -205,7 +213,7 @@ mod tests {
     fn errors(kind: Kind, arguments: TokenStream) -> Vec<String> {
         let mut errors = Errors::default();
         Settings::read(kind, arguments, &mut errors);
-        testing::errors(errors.into_compile_errors())
+        testing::errors(errors.into_compile_errors().collect())
     }
 
     #[test]
@@ -309,6 +317,14 @@ mod tests {
             errors(Kind::Workflow, quote!(attempts = 5)),
             ["`attempts` is unknown: `#[workflow]` takes \
               `name`, `version`, `queue`, `step_timeout`, `error`"]
+        );
+        assert_eq!(
+            errors(Kind::Workflow, quote!(error = "BankError", name = "pay")),
+            ["`error` is a type: write `error = BankError`"]
+        );
+        assert_eq!(
+            errors(Kind::Workflow, quote!(error = 5)),
+            ["`error` is a type: write `error = ..`"]
         );
         assert_eq!(
             errors(Kind::Workflow, quote!(step_timeout = 5)),

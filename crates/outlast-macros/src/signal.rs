@@ -7,8 +7,10 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
-use syn::{Attribute, Data, DeriveInput, Expr, Lit, LitStr, Meta, Token};
+use syn::{Attribute, Data, DeriveInput, Expr, GenericParam, Lit, LitStr, Meta, Token};
 
+const OWNED: &str = "a signal is stored, so its values are owned: remove the lifetime, and write \
+                     `String` instead of `&str`";
 const USAGE: &str = "write `#[signal(name = \"..\")]`";
 
 /// Expands `#[derive(Signal)]`.
@@ -22,34 +24,34 @@ pub(crate) fn expand(item: TokenStream) -> TokenStream {
         let name = snake_case(&plain(&input.ident));
         LitStr::new(&name, input.ident.span())
     });
-    let can_have_impl = check_type(&input, &mut errors);
-    let errors = errors.into_compile_errors();
-    if !can_have_impl {
-        return errors;
-    }
     let ident = &input.ident;
-    quote! {
-        impl ::outlast::Signal for #ident {
-            const NAME: &'static str = #name;
+    let implementation = check_type(&input, &mut errors).then(|| {
+        quote! {
+            impl ::outlast::Signal for #ident {
+                const NAME: &'static str = #name;
+            }
         }
-        #errors
-    }
+    });
+    let errors = errors.into_compile_errors();
+    quote!(#implementation #(#errors)*)
 }
 
-/// Reports a type that cannot be a signal.
+/// Reports a type that cannot be a signal; returns whether it can.
 fn check_type(input: &DeriveInput, errors: &mut Errors) -> bool {
     if let Data::Union(union) = &input.data {
         errors.at(union.union_token, "a signal is a struct or an enum");
         return false;
     }
-    if !input.generics.params.is_empty() {
-        errors.at(
-            &input.generics,
-            "a signal has one name, so its type has no parameters: write the types themselves",
-        );
-        return false;
+    for parameter in &input.generics.params {
+        let message = match parameter {
+            GenericParam::Lifetime(_) => OWNED,
+            GenericParam::Type(_) | GenericParam::Const(_) => {
+                "a signal has one name, so its type has no parameters: write the type itself"
+            }
+        };
+        errors.at(parameter, message);
     }
-    true
+    input.generics.params.is_empty()
 }
 
 /// Returns the name that `#[signal(name = "..")]` gives.
@@ -161,11 +163,12 @@ mod tests {
         let cases = [
             (
                 "struct Paid<T>(T);",
-                "a signal has one name, so its type has no parameters: write the types themselves",
+                "a signal has one name, so its type has no parameters: write the type itself",
             ),
             (
                 "struct Paid<'a>(&'a str);",
-                "a signal has one name, so its type has no parameters: write the types themselves",
+                "a signal is stored, so its values are owned: remove the lifetime, and write \
+                 `String` instead of `&str`",
             ),
             ("union Paid { a: u8 }", "a signal is a struct or an enum"),
             ("#[signal] struct Paid;", "write `#[signal(name = \"..\")]`"),

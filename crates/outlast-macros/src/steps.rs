@@ -34,12 +34,12 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
             let message = "`#[steps]` goes on an enum: each variant is a step";
             errors.at_span(keyword(&other).span(), message);
             let errors = errors.into_compile_errors();
-            return quote!(#item #errors);
+            return quote!(#item #(#errors)*);
         }
         Err(error) => {
             errors.push(error);
             let errors = errors.into_compile_errors();
-            return quote!(#item #errors);
+            return quote!(#item #(#errors)*);
         }
     };
     expand_enum(steps, errors)
@@ -74,7 +74,7 @@ fn expand_enum(mut steps: ItemEnum, mut errors: Errors) -> TokenStream {
             )]
         }
     });
-    quote!(#derive #settings #steps #errors)
+    quote!(#derive #settings #steps #(#errors)*)
 }
 
 /// Returns the word that says what an item is.

@@ -1,15 +1,15 @@
 //! `#[workflow]`: turns an `async fn` into a workflow.
 
-use crate::determinism;
 use crate::errors::Errors;
-use crate::function::{Function, Kind};
+use crate::function::{Function, Kind, type_arguments};
 use crate::parameters::Parameters;
 use crate::settings::Settings;
 use crate::spelling::written;
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
+use crate::{calls, determinism};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{GenericArgument, PathArguments, PathSegment, ReturnType, Type};
+use syn::{Block, ReturnType, Type};
 
 /// Expands `#[workflow]`.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -22,14 +22,23 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let parameters = function
         .check(Kind::Workflow, &mut errors)
         .filter(|_| returns_flow_error(&function, &settings, &mut errors));
-    if let Some(parameters) = &parameters {
-        determinism::check(&function.body, &parameters.flow_name(), &mut errors);
-    }
-
+    let Some(parameters) = parameters else {
+        return function.wrong(errors);
+    };
+    check_body(&function, &parameters, &mut errors);
     let unit_type = function.unit_type();
-    let implementation = parameters.map(|it| implementation(&function, &settings, &it));
+    let implementation = implementation(&function, &settings, &parameters);
     let errors = errors.into_compile_errors();
-    quote!(#unit_type #implementation #errors)
+    quote!(#unit_type #implementation #(#errors)*)
+}
+
+fn check_body(function: &Function, parameters: &Parameters, errors: &mut Errors) {
+    // The compiler reports a body that cannot be parsed.
+    if let Ok(body) = syn::parse2::<Block>(function.body.to_token_stream()) {
+        let flow = parameters.flow_name();
+        determinism::check(&body, &flow, errors);
+        calls::check(&body, &flow, errors);
+    }
 }
 
 fn implementation(
@@ -49,18 +58,25 @@ fn implementation(
         <#returned as ::outlast::__private::Returned>::Output
     };
     let result = quote_spanned!(returned.span()=> ::outlast::FlowResult<Self::Output>);
+    // The compiler does not suggest to change the return type when it is an expression of a macro.
+    let value = Ident::new("__returned", Span::mixed_site().located_at(returned.span()));
     let needs = parameters.needs();
     let inner = function.inner();
-    let data = parameters.data().enumerate().map(|(position, ty)| {
-        let name = format_ident!("__data_{position}");
-        quote!(let #name = __flow.data::<#ty>()?;)
+    let data = parameters.take_data(&quote!(__flow));
+    let values = parameters.values(&quote!(__input), &quote!(__flow));
+    let typed = settings.error.as_ref().map(|error| {
+        // An error about the type of the errors points at it.
+        let typed = quote_spanned!(error.span()=> __error.typed::<Self>());
+        quote!(.map_err(|__error| #typed))
     });
-    let mut names = (0..).map(|position| format_ident!("__data_{position}"));
-    let values = parameters.values(&quote!(__input), &quote!(__flow), |_| {
-        let name = names.next();
-        quote!(#name)
+    let fails = settings.error.as_ref().map(|error| {
+        quote! {
+            #cfgs
+            impl ::outlast::Fails for #ident {
+                type Error = #error;
+            }
+        }
     });
-    let (typed, fails) = typed_error(function, settings);
     quote! {
         #start
 
@@ -83,8 +99,9 @@ fn implementation(
                 __input: #input,
             ) -> #result {
                 #inner
-                #(#data)*
-                #ident(#values).await #typed
+                #data
+                let #value = #ident(#values).await;
+                #value #typed
             }
         }
 
@@ -92,29 +109,9 @@ fn implementation(
     }
 }
 
-/// Returns, when the workflow has an error of its own, the call that stores it with its type and
-/// the implementation that names the type.
-fn typed_error(
-    function: &Function,
-    settings: &Settings,
-) -> (Option<TokenStream>, Option<TokenStream>) {
-    let Some(error) = &settings.error else {
-        return (None, None);
-    };
-    let (ident, cfgs) = (function.ident(), function.cfgs());
-    let typed = quote!(.map_err(::outlast::FlowError::typed::<#ident>));
-    let fails = quote! {
-        #cfgs
-        impl ::outlast::Fails for #ident {
-            type Error = #error;
-        }
-    };
-    (Some(typed), Some(fails))
-}
-
 /// Returns whether the error of the return type can be a `FlowError`, or reports it.
 ///
-/// The compiler would report it too, but at the attribute, and without what to write.
+/// The compiler would report it too, but without what to write.
 fn returns_flow_error(function: &Function, settings: &Settings, errors: &mut Errors) -> bool {
     let ReturnType::Type(_, returned) = &function.sig.output else {
         return true;
@@ -122,17 +119,12 @@ fn returns_flow_error(function: &Function, settings: &Settings, errors: &mut Err
     let Type::Path(path) = &**returned else {
         return true;
     };
-    let Some(last) = path
-        .path
-        .segments
-        .last()
-        .filter(|last| last.ident == "Result")
-    else {
+    if !is_called(returned, "Result") {
         return true;
-    };
+    }
     let has_module = path.path.segments.len() > 1;
-    let (output, error) = match arguments(last).as_slice() {
-        [output, error] if !is_flow_error(error) => (written(output), written(error)),
+    let (output, error) = match type_arguments(returned).as_slice() {
+        [output, error] if !is_called(error, "FlowError") => (written(output), written(error)),
         // Such as `std::io::Result<T>`. Without a module it may be an alias with the right error.
         [output] if has_module => (written(output), "..".to_owned()),
         _ => return true,
@@ -145,26 +137,13 @@ fn returns_flow_error(function: &Function, settings: &Settings, errors: &mut Err
     false
 }
 
-/// Returns the types in the angle brackets.
-fn arguments(segment: &PathSegment) -> Vec<&Type> {
-    let PathArguments::AngleBracketed(arguments) = &segment.arguments else {
-        return Vec::new();
-    };
-    let types = arguments.args.iter().filter_map(|argument| match argument {
-        GenericArgument::Type(ty) => Some(ty),
-        _ => None,
-    });
-    types.collect()
-}
-
-fn is_flow_error(ty: &Type) -> bool {
+/// Returns whether the last word of a type is this one.
+fn is_called(ty: &Type, name: &str) -> bool {
     let Type::Path(path) = ty else {
         return false;
     };
-    path.path
-        .segments
-        .last()
-        .is_some_and(|last| last.ident == "FlowError")
+    let last = path.path.segments.last();
+    last.is_some_and(|last| last.ident == name)
 }
 
 #[cfg(test)]
@@ -241,7 +220,8 @@ mod tests {
                         }
                         let __data_0 = __flow.data::<Warehouse>()?;
                         let __data_1 = __flow.data::<Bank>()?;
-                        fulfil(__flow, __input, __data_0, __data_1).await
+                        let __returned = fulfil(__flow, __input, __data_0, __data_1).await;
+                        __returned
                     }
                 }
             },
@@ -305,7 +285,8 @@ mod tests {
                         async fn refund(flow: Flow) -> FlowResult<()> {
                             Err(RefundError::Late)?
                         }
-                        refund(__flow).await.map_err(::outlast::FlowError::typed::<refund>)
+                        let __returned = refund(__flow).await;
+                        __returned.map_err(|__error| __error.typed::<Self>())
                     }
                 }
 
@@ -392,7 +373,8 @@ mod tests {
             ("async fn a(flow: Flow, cx: Context) -> R {}", context),
             (
                 "async fn a(flow: Flow, b: u8, c: u8) -> R {}",
-                "a workflow takes one input: put them into a struct",
+                "a workflow takes one input: put them into a struct, or write `Data<u8>` for a \
+                 provided value",
             ),
             (
                 "async fn a(flow: Flow, b: &str) -> R {}",
@@ -418,7 +400,7 @@ mod tests {
         for (item, message) in cases {
             let expanded = workflow(code(item));
             assert_eq!(errors(expanded.clone()), [message], "{item}");
-            assert!(expanded.to_string().contains("struct a ;"), "{expanded}");
+            assert!(expanded.to_string().contains("type a ="), "{expanded}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! Handles and signals with the wrong types.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 use outlast::{Client, Handle};
 
@@ -16,11 +18,6 @@ async fn fulfil(flow: Flow, order: u64) -> FlowResult<u64> {
 async fn signal(order: Handle<fulfil>) -> outlast::Result<()> {
     order.signal(Paid).await?;
     order.signal("paid").await?;
-    Ok(())
-}
-
-async fn state(order: Handle<fulfil>) -> outlast::Result<()> {
-    order.state().await?;
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! `.register(..)` of something else than a definition.
 
+#![allow(unused)]
+
 use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
 use outlast::{Durable, JobError};
@@ -24,8 +26,7 @@ async fn no_attribute(to: String) -> Result<(), JobError> {
 }
 
 fn start(engine: EngineBuilder) {
-    let _ = engine
-        .register(Invoice);
+    let _ = engine.register(Invoice);
 }
 
 fn start_durable(engine: EngineBuilder) {

@@ -1,5 +1,7 @@
 //! Starting instances with the wrong types.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 use outlast::{Client, Durable, JobError, Workflow};
 
@@ -39,21 +41,20 @@ impl Workflow for Fulfil {
     }
 }
 
-struct Invoice;
-
 async fn start(client: Client) -> outlast::Result<()> {
     client.start(Checkout::with(42)).await?;
     client.start(send_mail::with(42)).await?;
     client.start(send_mail::with()).await?;
     client.start(Fulfil::with(42)).await?;
-    client.start(Invoice::with(42)).await?;
     client.start(send_mail).await?;
     client.start(Order::Start { number: 42 }).await?;
     Ok(())
 }
 
 async fn start_typed(client: Client) -> outlast::Result<()> {
-    let checkout = client.start(Checkout::with(Order::Start { number: 42 })).await?;
+    let checkout = client
+        .start(Checkout::with(Order::Start { number: 42 }))
+        .await?;
     let output: u64 = checkout.output().await?;
     let id: outlast::Id<send_mail> = checkout.id();
     Ok(())

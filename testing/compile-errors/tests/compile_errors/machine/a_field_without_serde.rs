@@ -1,5 +1,7 @@
 //! A step with a field that cannot be stored.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 struct Checkout;

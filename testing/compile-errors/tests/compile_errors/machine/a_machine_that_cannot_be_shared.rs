@@ -1,5 +1,7 @@
 //! Machines whose fields cannot be shared by threads.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;

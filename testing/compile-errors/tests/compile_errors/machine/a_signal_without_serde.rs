@@ -1,5 +1,7 @@
 //! A signal that cannot be stored.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 #[derive(Signal)]

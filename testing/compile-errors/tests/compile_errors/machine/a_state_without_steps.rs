@@ -1,5 +1,7 @@
 //! A state without `#[steps]`.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 struct Checkout;

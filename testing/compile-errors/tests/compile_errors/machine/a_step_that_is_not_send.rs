@@ -1,5 +1,7 @@
 //! A step that holds a value that is not `Send` while it awaits.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 use std::rc::Rc;
 

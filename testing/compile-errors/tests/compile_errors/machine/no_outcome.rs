@@ -1,4 +1,6 @@
-//! A step that ends with something else than an outcome.
+//! Steps that end with something else than an outcome.
+
+#![allow(unused)]
 
 use outlast::Outcome;
 use outlast::prelude::*;
@@ -7,13 +9,42 @@ struct Checkout;
 
 #[steps]
 enum Order {
-    State,
-    Output,
-    Nothing,
-    NoOk,
-    TwoOks,
-    NoThen,
-    NoThenAfterChildren,
+    Start,
+    Ship,
+}
+
+type Step = StepResult<Checkout>;
+
+fn only_the_state() -> Step {
+    Order::Ship
+}
+
+fn only_the_output() -> Step {
+    Ok(5)
+}
+
+fn a_semicolon() -> Step {
+    next(Order::Ship);
+}
+
+fn an_outcome_without_ok() -> Step {
+    Outcome::requeue(Order::Ship)
+}
+
+fn a_result_in_ok() -> Step {
+    Ok(next(Order::Ship))
+}
+
+fn a_wait_without_then() -> Step {
+    wait_for::<Paid>().timeout(DAY)
+}
+
+fn a_sleep_without_then() -> Step {
+    sleep(DAY)
+}
+
+fn children_without_then() -> Step {
+    fan_out([Checkout::with(Order::Start)])
 }
 
 impl Machine for Checkout {
@@ -21,17 +52,10 @@ impl Machine for Checkout {
     type State = Order;
     type Output = u64;
 
-    async fn step(&self, state: Order, _cx: &Context) -> StepResult<Self> {
+    async fn step(&self, state: Order, _cx: &Context) -> Step {
         match state {
-            Order::State => Order::Output,
-            Order::Output => 5,
-            Order::Nothing => {
-                next(Order::NoOk);
-            }
-            Order::NoOk => Outcome::requeue(Order::NoThen),
-            Order::TwoOks => Ok(next(Order::NoThen)),
-            Order::NoThen => wait_for::<Paid>().timeout(DAY),
-            Order::NoThenAfterChildren => fan_out([Checkout::with(Order::State)]),
+            Order::Start => next(Order::Ship),
+            Order::Ship => done(5),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Waits for something that is no signal.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 struct Checkout;

@@ -1,5 +1,7 @@
 //! One type that is two of machine, job and workflow.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 use outlast::{Durable, Job, JobError, Workflow};
 
@@ -11,7 +13,7 @@ enum Order {
 struct MachineAndJob;
 
 impl Machine for MachineAndJob {
-    const NAME: &'static str = "both";
+    const NAME: &'static str = "machine_and_job";
     type State = Order;
     type Output = ();
 
@@ -21,7 +23,7 @@ impl Machine for MachineAndJob {
 }
 
 impl Job for MachineAndJob {
-    const NAME: &'static str = "both";
+    const NAME: &'static str = "machine_and_job";
     type Args = u64;
     type Output = ();
 
@@ -33,7 +35,7 @@ impl Job for MachineAndJob {
 struct MachineAndWorkflow;
 
 impl Machine for MachineAndWorkflow {
-    const NAME: &'static str = "both";
+    const NAME: &'static str = "machine_and_workflow";
     type State = Order;
     type Output = ();
 
@@ -43,7 +45,7 @@ impl Machine for MachineAndWorkflow {
 }
 
 impl Durable for MachineAndWorkflow {
-    const NAME: &'static str = "both";
+    const NAME: &'static str = "machine_and_workflow";
     type Input = u64;
     type Output = ();
 }

@@ -1,7 +1,10 @@
 //! What `#[job]` reports about the signature.
 
-use outlast::JobError;
+#![allow(unused)]
+
+use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
+use outlast::{Client, JobError};
 
 #[job]
 fn not_async(number: u64) -> Result<(), JobError> {
@@ -80,8 +83,14 @@ struct Mail {
 
 struct Smtp;
 
-fn main() {
-    // Each is a type all the same, so that no other errors follow.
-    let _ = (not_async, no_result, no_output, two_arguments);
-    let _ = two_arguments::with(1);
+// The uses of a wrong function lead to no further errors.
+async fn start(engine: EngineBuilder, client: Client) -> outlast::Result<()> {
+    let _ = engine.register(two_arguments).register(not_async);
+    let started = client
+        .start(two_arguments::with(7, String::new()).key("7"))
+        .await?;
+    let number: u64 = started.output().await?;
+    Ok(())
 }
+
+fn main() {}

@@ -1,5 +1,7 @@
 //! What `#[job(..)]` reports about its settings.
 
+#![allow(unused)]
+
 use outlast::JobError;
 use outlast::prelude::*;
 
@@ -67,7 +69,7 @@ fn five() -> u32 {
     5
 }
 
+// Each is a job all the same, so that no other errors follow.
 fn main() {
-    // Each is a job all the same, so that no other errors follow.
     let _ = (unknown::with(), text_for_a_number::with(), no_comma::with());
 }

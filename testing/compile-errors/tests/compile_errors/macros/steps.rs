@@ -1,5 +1,7 @@
 //! What `#[steps]` reports.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 #[steps]
@@ -44,6 +46,12 @@ enum Nameless {
     Ship,
     #[serde(other)]
     Other,
+}
+
+#[derive(Serialize, Deserialize)]
+#[steps]
+enum DerivesBefore {
+    Start,
 }
 
 fn main() {}

@@ -1,5 +1,7 @@
 //! What `#[workflow]` reports about the signature and the settings.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 #[workflow]

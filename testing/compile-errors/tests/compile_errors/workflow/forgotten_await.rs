@@ -1,4 +1,4 @@
-//! Calls that are not awaited do nothing.
+//! What does nothing unless it is awaited, started or followed by a step.
 
 #![deny(unused_must_use)]
 
@@ -17,9 +17,11 @@ struct Paid;
 async fn fulfil(flow: Flow, order: u64) -> FlowResult<()> {
     flow.sleep(DAY);
     flow.run(print_label::with(order));
+    flow.run(print_label::with(order)).timeout(DAY);
     flow.spawn(print_label::with(order));
     flow.step("read", async || std::fs::read("order.txt"));
     flow.all((flow.sleep(DAY), flow.sleep(DAY)));
+    flow.select((flow.sleep(DAY), flow.sleep(DAY)));
     Ok(())
 }
 
@@ -28,6 +30,8 @@ async fn pay(order: Handle<fulfil>) -> outlast::Result<()> {
     order.signal(Paid).dedup("evt-7");
     order.output();
     order.output().timeout(DAY);
+    order.ended();
+    order.history();
     order.client().start(fulfil::with(7_u64));
     fulfil::with(7_u64);
     Ok(())
@@ -46,7 +50,7 @@ impl Machine for Checkout {
     type State = Order;
     type Output = ();
 
-    async fn step(&self, state: Order, _cx: &Context) -> StepResult<Self> {
+    async fn step(&self, _: Order, _cx: &Context) -> StepResult<Self> {
         wait_for::<Paid>();
         fan_out([Checkout::with(Order::Start)]);
         next::<Self>(Order::Ship);

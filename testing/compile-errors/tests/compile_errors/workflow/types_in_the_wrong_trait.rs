@@ -1,5 +1,7 @@
 //! A workflow that has its name and types in `Workflow`.
 
+#![allow(unused)]
+
 use outlast::Workflow;
 use outlast::prelude::*;
 

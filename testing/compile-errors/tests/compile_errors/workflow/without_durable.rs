@@ -6,13 +6,9 @@ use outlast::prelude::*;
 struct Fulfil;
 
 impl Workflow for Fulfil {
-    async fn run(&self, flow: Flow, order: u64) -> FlowResult<u64> {
+    async fn run(&self, _flow: Flow, order: u64) -> FlowResult<u64> {
         Ok(order)
     }
-}
-
-fn start(engine: outlast::engine::EngineBuilder) {
-    let _ = engine.register(Fulfil);
 }
 
 fn main() {}

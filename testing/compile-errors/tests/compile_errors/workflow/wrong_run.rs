@@ -1,5 +1,7 @@
 //! A `run` with wrong parameters.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 use outlast::{Durable, Workflow};
 
