@@ -20,6 +20,7 @@ pub trait Returned {
     type Error;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, E> Returned for Result<T, E> {
     type Output = T;
     type Error = E;

@@ -2,6 +2,7 @@
 //! which each of them converts into.
 
 use crate::definition::{Fails, MissingData};
+use crate::testing::ReplayError;
 use outlast_core::{
     Error as StoreError, Instance, InstanceId, Invalid, Json, MachineVersion, Status, Target,
 };
@@ -33,6 +34,9 @@ pub enum Error {
     /// A value is out of bounds, for example a key of a codec.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// A recorded history does not fit the code.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// The engine stopped while steps were still running.
     #[error(transparent)]
     Shutdown(#[from] ShutdownError),
@@ -91,7 +95,9 @@ pub enum LookupError {
 fn no_instance(target: &Target) -> String {
     match target {
         Target::Id(id) => {
-            format!("there is no instance {id}: it was never started, or was removed after it ended")
+            format!(
+                "there is no instance {id}: it was never started, or was removed after it ended"
+            )
         }
         Target::Key { machine, key } => format!(
             "no stored instance of {machine} holds or held the key {key:?}; start one with .key({key:?})"
@@ -113,7 +119,9 @@ pub enum SignalError {
         signal: String,
     },
     /// The instance already holds as many unconsumed signals as it may.
-    #[error("signal {signal} was not delivered: the inbox of instance {instance} is full; send it again later")]
+    #[error(
+        "signal {signal} was not delivered: the inbox of instance {instance} is full; send it again later"
+    )]
     InboxFull {
         /// The name of the signal.
         signal: String,
@@ -137,9 +145,9 @@ pub enum SetupError {
         /// What is wrong with it, and how to correct it.
         invalid: Invalid,
     },
-    /// Two machines have the same name and version.
+    /// Two machines, jobs or workflows have the same name and version.
     #[error(
-        "machine {0} is registered twice; give one of them another NAME, or the next VERSION if it replaces the other"
+        "{0} is registered twice; give one of them another name, or the next version if it replaces the other"
     )]
     MachineTwice(MachineVersion),
     /// A worker has no machines, so it could run nothing.
@@ -215,20 +223,17 @@ pub enum WaitError {
     /// stored instance holds or held the key.
     #[error("there is no such instance: it was never started, or was removed after it ended")]
     NotFound,
-    /// The id belongs to an instance of another machine, whose result this machine's `Output` must
-    /// not read.
-    #[error("instance {id} is of machine {found}, not of {expected}")]
-    OtherMachine {
-        /// The instance.
-        id: InstanceId,
-        /// The requested machine.
-        expected: &'static str,
-        /// The machine of the instance.
-        found: String,
-    },
     /// Its result does not decode as the machine's `Output`.
     #[error("the result of instance {id} {invalid}")]
     Result {
+        /// The instance.
+        id: InstanceId,
+        /// What does not fit.
+        invalid: Invalid,
+    },
+    /// It failed with a value that does not decode as the requested error type.
+    #[error("the error value of instance {id} {invalid}")]
+    ErrorValue {
         /// The instance.
         id: InstanceId,
         /// What does not fit.
@@ -243,21 +248,28 @@ impl WaitError {
     /// Returns the error with which an instance of `D` failed; otherwise the unchanged error.
     ///
     /// An instance that failed with a text, or ended otherwise, has no such error. A stored value
-    /// that `D::Error` does not read is a [`WaitError::Result`].
+    /// that `D::Error` does not read is a [`WaitError::ErrorValue`].
     pub fn downcast<D: Fails>(self) -> Result<D::Error, WaitError>
     where
         D::Error: DeserializeOwned,
     {
-        match self {
-            WaitError::Ended {
-                id,
-                value: Some((machine, value)),
-                ..
-            } if machine == D::NAME => value.decode().map_err(|invalid| WaitError::Result {
-                id,
-                invalid: invalid.within("error value"),
-            }),
-            other => Err(other),
+        if let WaitError::Ended {
+            id,
+            value: Some((machine, value)),
+            ..
+        } = &self
+            && machine == D::NAME
+        {
+            return decode(value).map_err(|invalid| WaitError::ErrorValue { id: *id, invalid });
         }
+        Err(self)
+    }
+}
+
+/// Decodes a value, unless it is encoded: any type that accepts everything would read the code.
+pub(crate) fn decode<T: DeserializeOwned>(value: &Json) -> Result<T, Invalid> {
+    match value.as_encoded() {
+        Some(_) => Err(Invalid::new("is encoded,", "and this client has no codec")),
+        None => value.decode(),
     }
 }

@@ -137,6 +137,8 @@
 //! `tokio-postgres` let you start and signal inside your transactions. `encryption` enables the
 //! built-in [`codec`].
 
+#[doc(hidden)]
+pub mod __private;
 pub mod client;
 pub mod codec;
 mod definition;
@@ -146,8 +148,6 @@ mod hub;
 mod lease;
 pub mod machine;
 pub mod metrics;
-#[doc(hidden)]
-pub mod __private;
 pub mod testing;
 pub mod trace;
 pub mod transaction;

@@ -232,7 +232,15 @@ async fn look(shop: &Shop, order: InstanceId, planned: InstanceId) {
         limit: 10,
         ..ListRequest::default()
     };
-    assert!(!client.list(page).await.unwrap().instances.is_empty());
+    assert!(
+        !client
+            .admin()
+            .list(page)
+            .await
+            .unwrap()
+            .instances
+            .is_empty()
+    );
     client.count(Filter::default()).await.unwrap();
     let admin = client.admin();
     admin.rounds(order).await.unwrap();

@@ -177,8 +177,8 @@ impl Machine for Keeper {
             Way::Retry(secret) => Ok(Outcome::requeue(Way::Joined(secret))),
             Way::Stop(secret) => fail(secret),
             Way::Cancel(secret) => Ok(Outcome::cancelled(secret)),
-            Way::Fail(secret) | Way::FailTwice(secret) => return Err(StepError::new(secret)),
-            Way::Fatal(secret) => return Err(StepError::fatal(secret)),
+            Way::Fail(secret) | Way::FailTwice(secret) => Err(StepError::new(secret)),
+            Way::Fatal(secret) => Err(StepError::fatal(secret)),
             Way::Panic(secret) => std::panic::resume_unwind(Box::new(secret)),
             Way::TooLarge(secret) => done(secret.repeat(1_000_000)),
             Way::Number(_) => done(String::new()),
@@ -257,7 +257,7 @@ async fn note_everything_stored(client: &Client, parent: InstanceId) {
         limit: 100,
         ..ListRequest::default()
     };
-    let page = client.list(page).await.unwrap();
+    let page = client.admin().list(page).await.unwrap();
     let errors = page
         .instances
         .iter()

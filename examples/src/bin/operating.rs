@@ -7,7 +7,7 @@
 
 use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
-use outlast::store::{Filter, ListRequest, RetryAnswer, Severity};
+use outlast::store::{Filter, RetryAnswer, Severity};
 use outlast::{Note, Postgres, Status};
 use outlast_examples::{SCHEMA, postgres_url};
 use std::io;
@@ -73,12 +73,7 @@ async fn main() -> outlast::Result<()> {
         error: Some("no space left".into()),
         ..Filter::default()
     };
-    let request = ListRequest {
-        filter: failed,
-        limit: 100,
-        ..ListRequest::default()
-    };
-    let page = client.list(request).await?;
+    let page = client.list().filter(failed).limit(100).await?;
     for instance in &page.instances {
         println!("{}: {}", instance.id, admin.explain(instance).await?);
     }

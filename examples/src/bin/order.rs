@@ -15,7 +15,7 @@ async fn buy(flow: Flow, order: Order, warehouse: Data<Warehouse>) -> FlowResult
 
     if let Err(error) = flow.run(charge::with(order.amount)).await {
         let BankClosed { until } = error.downcast::<charge>()?;
-        return flow.fail(format_args!("the bank opens on {until}"));
+        return flow.fail(format!("the bank opens on {until}"));
     }
     let Some(paid) = flow.signal::<Paid>().timeout(DAY).await? else {
         return flow.fail("the payment never came");

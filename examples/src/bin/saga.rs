@@ -51,10 +51,10 @@ async fn book_all(flow: &Flow, to: &str, booked: &mut Vec<String>) -> FlowResult
         match error.downcast::<book>()? {
             BookingError::SoldOut => {
                 booked.pop();
-                return flow.fail(format_args!("the {what} is sold out"));
+                return flow.fail(format!("the {what} is sold out"));
             }
             BookingError::NoAnswer => {
-                return flow.fail(format_args!("the {what} did not answer"));
+                return flow.fail(format!("the {what} did not answer"));
             }
         }
     }

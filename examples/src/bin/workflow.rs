@@ -58,7 +58,7 @@ async fn fulfil(flow: Flow, order: Order, warehouse: Data<Warehouse>) -> FlowRes
     // May take a day or a year. Nothing runs in the meantime.
     let approved = flow.signal::<Approved>().timeout(order.approve_within);
     let Some(approved) = approved.await? else {
-        return flow.fail(format_args!("nobody approved order {}", order.number));
+        return flow.fail(format!("nobody approved order {}", order.number));
     };
     flow.sleep(Duration::from_millis(50)).await?;
     Ok(Receipt {

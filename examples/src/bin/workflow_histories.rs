@@ -47,7 +47,7 @@ async fn lend(flow: &Flow, bike: &str) -> FlowResult<Returned> {
     flow.all((lights, brakes)).await?;
     match flow.signal::<Returned>().timeout(7 * DAY).await? {
         Some(returned) => Ok(returned),
-        None => flow.fail(format_args!("{bike} is lost")),
+        None => flow.fail(format!("{bike} is lost")),
     }
 }
 

@@ -7,7 +7,7 @@ use super::machines::{
     Approval, Approved, Checkout, Fulfilment, Mail, Order, Payment, PaymentConfirmed, PickedUp,
     Purchase, Rejected, Request, fulfil, happens, send_invoice,
 };
-use outlast::store::{Count, Filter, Instance, ListRequest};
+use outlast::store::{Count, Filter, Instance};
 use outlast::{Client, Durable, Machine, Note, Result, Signal, SignalError, Status};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -139,18 +139,9 @@ async fn start_one(client: &Client) -> Result<()> {
 
 /// Returns instances of a machine that have waited for a while, for a signal or for children.
 async fn waiting<D: Durable>(client: &Client, status: Status) -> Result<Vec<Instance>> {
-    let request = ListRequest {
-        filter: Filter {
-            machine: Some(D::NAME.to_owned()),
-            statuses: vec![status],
-            ..Filter::default()
-        },
-        before: None,
-        limit: 20,
-        values: true,
-    };
     let now = client.admin().now().await?;
-    let mut waiting = client.list(request).await?.instances;
+    let page = client.list().of::<D>().status(status).limit(20).values();
+    let mut waiting = page.await?.instances;
     waiting.retain(|it| now.since(it.updated_at) >= PATIENCE);
     Ok(waiting)
 }

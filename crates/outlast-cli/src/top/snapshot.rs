@@ -2,7 +2,7 @@
 
 use super::operation_lines::{self, OperationLine};
 use super::status_counts::{Counts, StatusCounts};
-use outlast::store::{Error, Filter, Instance, ListRequest, QueueSummary, Timestamp, Worker};
+use outlast::store::{Error, Instance, QueueSummary, Timestamp, Worker};
 use outlast::{Client, Status};
 
 /// The number of failures shown.
@@ -45,22 +45,14 @@ pub(super) struct Watcher {
 
 impl Watcher {
     pub(super) async fn look(&mut self, client: &Client) -> Result<Snapshot, Error> {
-        let failed = ListRequest {
-            filter: Filter {
-                statuses: vec![Status::Failed],
-                ..Filter::default()
-            },
-            before: None,
-            limit: FAILURES,
-            values: false,
-        };
+        let failed = client.list().status(Status::Failed).limit(FAILURES);
         let admin = client.admin();
         Ok(Snapshot {
             now: admin.now().await?,
             counts: self.status_counts.look(client).await?,
             queues: admin.queues().await?,
             workers: admin.workers().await?,
-            failures: client.list(failed).await?.instances,
+            failures: failed.await?.instances,
             operations: operation_lines::fold(&admin.operations(None).await?),
             error: None,
         })

@@ -108,7 +108,7 @@ impl Api {
                 limit: wanted.limit.min(PAGE_MAX),
                 values: wanted.values,
             };
-            let page = self.client.list(request).await?;
+            let page = self.client.admin().list(request).await?;
             found.next = page.next;
             let missing = wanted.limit - found.instances.len();
             let mut fitting = page

@@ -136,7 +136,7 @@ impl Executing {
                 ..Filter::default()
             };
             let page = api
-                .client
+                .admin()
                 .list(ListRequest {
                     filter,
                     before,

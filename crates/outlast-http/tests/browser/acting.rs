@@ -184,7 +184,14 @@ async fn of(stage: &Stage, machine: &str, status: Status) -> usize {
         limit: 100,
         values: false,
     };
-    stage.client.list(request).await.unwrap().instances.len()
+    stage
+        .client
+        .admin()
+        .list(request)
+        .await
+        .unwrap()
+        .instances
+        .len()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -139,7 +139,7 @@ async fn the_join_meter_updates_while_the_page_is_open() {
         "the stream",
     )
     .await;
-    let waiting = stage.client.list(ListRequest {
+    let waiting = stage.client.admin().list(ListRequest {
         filter: Filter {
             statuses: vec![Status::AwaitingSignal],
             ..Filter::default()

@@ -16,14 +16,19 @@ impl Admin<'_> {
     /// Takes an id or `Machine::key(..)`. A key is looked up once: it addresses the holder, or
     /// else the latest instance that held it. That one is [already
     /// ended](CancelAnswer::AlreadyEnded), unless it released the key before its end.
-    pub async fn cancel(&self, target: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
-        let ids = self.client.resolve(target.into()).await?.into_iter().collect();
+    pub async fn cancel(self, target: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
+        let ids = self
+            .client
+            .resolve(target.into())
+            .await?
+            .into_iter()
+            .collect();
         let answers = self.cancel_all(ids, note).await?;
         Ok(answers.into_iter().next().unwrap_or(CancelAnswer::NotFound))
     }
 
     /// Like [`cancel`](Admin::cancel), for many instances at once.
-    pub async fn cancel_all(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<CancelAnswer>> {
+    pub async fn cancel_all(self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<CancelAnswer>> {
         self.ask_to_end(ids, Extent::One, note).await
     }
 
@@ -33,8 +38,13 @@ impl Admin<'_> {
     /// with the maintenance role cancel the descendants afterwards, also when the instance has
     /// finished. [`family`](Admin::family) counts the affected instances.
     /// [`close_actions`](Admin::close_actions) lists the affected children of a parent.
-    pub async fn cancel_tree(&self, root: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
-        let ids = self.client.resolve(root.into()).await?.into_iter().collect();
+    pub async fn cancel_tree(self, root: impl Into<Target>, note: Note) -> Result<CancelAnswer> {
+        let ids = self
+            .client
+            .resolve(root.into())
+            .await?
+            .into_iter()
+            .collect();
         let answers = self.ask_to_end(ids, Extent::Tree, note).await?;
         Ok(answers.into_iter().next().unwrap_or(CancelAnswer::NotFound))
     }
@@ -43,12 +53,13 @@ impl Admin<'_> {
     ///
     /// A running step is dropped where it awaits, with its outcome. A second call changes nothing.
     /// Takes an id or `Machine::key(..)`, like [`cancel`](Admin::cancel).
-    pub async fn terminate(
-        &self,
-        target: impl Into<Target>,
-        note: Note,
-    ) -> Result<TerminateAnswer> {
-        let ids = self.client.resolve(target.into()).await?.into_iter().collect();
+    pub async fn terminate(self, target: impl Into<Target>, note: Note) -> Result<TerminateAnswer> {
+        let ids = self
+            .client
+            .resolve(target.into())
+            .await?
+            .into_iter()
+            .collect();
         let answers = self.terminate_all(ids, note).await?;
         Ok(answers
             .into_iter()
@@ -58,7 +69,7 @@ impl Admin<'_> {
 
     /// Like [`terminate`](Admin::terminate), for many instances at once.
     pub async fn terminate_all(
-        &self,
+        self,
         ids: Vec<InstanceId>,
         note: Note,
     ) -> Result<Vec<TerminateAnswer>> {
@@ -69,11 +80,16 @@ impl Admin<'_> {
     ///
     /// See [`cancel_tree`](Admin::cancel_tree).
     pub async fn terminate_tree(
-        &self,
+        self,
         root: impl Into<Target>,
         note: Note,
     ) -> Result<TerminateAnswer> {
-        let ids = self.client.resolve(root.into()).await?.into_iter().collect();
+        let ids = self
+            .client
+            .resolve(root.into())
+            .await?
+            .into_iter()
+            .collect();
         let answers = self.end(ids, Extent::Tree, note).await?;
         Ok(answers
             .into_iter()
@@ -82,7 +98,7 @@ impl Admin<'_> {
     }
 
     async fn ask_to_end(
-        &self,
+        self,
         ids: Vec<InstanceId>,
         extent: Extent,
         note: Note,
@@ -106,12 +122,16 @@ impl Admin<'_> {
     }
 
     async fn end(
-        &self,
+        self,
         ids: Vec<InstanceId>,
         extent: Extent,
         note: Note,
     ) -> Result<Vec<TerminateAnswer>> {
-        let terminated = self.client.store.terminate(ids.clone(), extent, note).await?;
+        let terminated = self
+            .client
+            .store
+            .terminate(ids.clone(), extent, note)
+            .await?;
         let mut hints = hints(terminated.woken, terminated.cascades);
         for (id, answer) in ids.into_iter().zip(&terminated.answers) {
             match answer {

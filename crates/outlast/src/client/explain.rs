@@ -19,7 +19,7 @@ impl Admin<'_> {
     ///
     /// The sentence is for people, and its words may change. It queries only what the status makes
     /// relevant, and at most a few bounded pages.
-    pub async fn explain(&self, instance: &Instance) -> Result<String> {
+    pub async fn explain(self, instance: &Instance) -> Result<String> {
         let is_parked = instance.status.is_parked();
         let error = instance.last_error.as_deref().unwrap_or_default();
         let is_blocked = instance.status == Status::Runnable && error.starts_with(BLOCKED);
@@ -33,12 +33,12 @@ impl Admin<'_> {
     /// Like [`explain`](Admin::explain), with waits that the caller has read.
     ///
     /// [`waits`](Admin::waits) reads the waits of a workflow.
-    pub async fn explain_with(&self, instance: &Instance, waits: Option<Waits>) -> Result<String> {
+    pub async fn explain_with(self, instance: &Instance, waits: Option<Waits>) -> Result<String> {
         let around = self.around(instance).await?;
         Ok(sentence(instance, &InstanceFacts { waits, ..around }))
     }
 
-    async fn around(&self, instance: &Instance) -> Result<InstanceFacts> {
+    async fn around(self, instance: &Instance) -> Result<InstanceFacts> {
         let now = self.client.store.now().await?;
         Ok(match instance.status {
             Status::Runnable if instance.held == Some(true) => InstanceFacts {
@@ -66,7 +66,7 @@ impl Admin<'_> {
     }
 
     /// Returns the window of its parent's fan-out, while the parent is still in that round.
-    async fn window_of(&self, instance: &Instance) -> Result<Option<u32>> {
+    async fn window_of(self, instance: &Instance) -> Result<Option<u32>> {
         let Some(parent) = instance.parent else {
             return Ok(None);
         };
@@ -78,7 +78,7 @@ impl Admin<'_> {
     }
 
     /// Reads what may keep a due instance from being claimed.
-    async fn due(&self, instance: &Instance, now: Timestamp) -> Result<InstanceFacts> {
+    async fn due(self, instance: &Instance, now: Timestamp) -> Result<InstanceFacts> {
         let queues = self.client.store.queues().await?;
         let queue = queues.into_iter().find(|it| it.name == instance.queue);
         let is_paused = queue.as_ref().is_some_and(|queue| queue.paused);
@@ -99,7 +99,7 @@ impl Admin<'_> {
     }
 
     /// Finds the instance that goes before it under its partition key, if any.
-    async fn in_front_of(&self, instance: &Instance) -> Result<Option<Ahead>> {
+    async fn in_front_of(self, instance: &Instance) -> Result<Option<Ahead>> {
         let Some(key) = &instance.partition_key else {
             return Ok(None);
         };
@@ -119,7 +119,7 @@ impl Admin<'_> {
     }
 
     /// Reads the instances of a partition key in one status, and whether these are all.
-    async fn line(&self, key: &str, status: Status, limit: usize) -> Result<(Vec<Instance>, bool)> {
+    async fn line(self, key: &str, status: Status, limit: usize) -> Result<(Vec<Instance>, bool)> {
         let (mut line, mut before): (Vec<Instance>, Option<InstanceId>) = (Vec::new(), None);
         for _ in 0..LINE_PAGES_MAX {
             let filter = Filter {

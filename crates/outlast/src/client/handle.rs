@@ -221,12 +221,7 @@ impl<M: Machine> Handle<M> {
 
 impl<D> Clone for Handle<D> {
     fn clone(&self) -> Handle<D> {
-        Handle::new(
-            self.client.clone(),
-            self.id,
-            self.key.clone(),
-            self.is_new,
-        )
+        Handle::new(self.client.clone(), self.id, self.key.clone(), self.is_new)
     }
 }
 
@@ -301,7 +296,10 @@ impl<'a, D: Durable> IntoFuture for Outputting<'a, D> {
     type IntoFuture = BoxFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.client.wait_output::<D>(self.id, self.at_most))
+        Box::pin(async move {
+            let waited = self.client.wait_output::<D>(self.id, self.at_most).await;
+            explained(self.client, waited).await
+        })
     }
 }
 
@@ -346,11 +344,23 @@ impl<'a> IntoFuture for Settling<'a> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let admin = self.client.admin();
-            match self.reached {
+            let waited = match self.reached {
                 Reached::Ended => admin.wait_ended(self.id, self.at_most).await,
                 Reached::Settled => admin.wait_settled(self.id, self.at_most).await,
-            }
+            };
+            explained(self.client, waited).await
         })
+    }
+}
+
+/// Adds to a wait that timed out what the instance waits for.
+async fn explained<T>(client: &Client, waited: Result<T, WaitError>) -> Result<T, WaitError> {
+    match waited {
+        Err(WaitError::TimedOut { instance, .. }) => {
+            let why = client.admin().explain(&instance).await.ok();
+            Err(WaitError::TimedOut { instance, why })
+        }
+        waited => waited,
     }
 }
 

@@ -52,6 +52,7 @@ mod wait;
 pub use crate::definition::Address;
 pub use definition::{Admin, Client};
 pub use handle::{Handle, HistoryQuery, Outputting, Settling};
+pub use queries::Listing;
 pub use signals::{Sent, Signalling, SignallingOrStarting};
 pub use tree::{Tree, TreeLimits};
 

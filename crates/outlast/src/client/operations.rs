@@ -8,14 +8,19 @@ impl Admin<'_> {
     ///
     /// Takes an id or `Machine::key(..)`: the holder of the key, or else the latest instance that
     /// held it.
-    pub async fn retry(&self, target: impl Into<Target>, note: Note) -> Result<RetryAnswer> {
-        let ids = self.client.resolve(target.into()).await?.into_iter().collect();
+    pub async fn retry(self, target: impl Into<Target>, note: Note) -> Result<RetryAnswer> {
+        let ids = self
+            .client
+            .resolve(target.into())
+            .await?
+            .into_iter()
+            .collect();
         let answers = self.retry_all(ids, note).await?;
         Ok(answers.into_iter().next().unwrap_or(RetryAnswer::NotFound))
     }
 
     /// Like [`retry`](Admin::retry), for many instances at once.
-    pub async fn retry_all(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<RetryAnswer>> {
+    pub async fn retry_all(self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<RetryAnswer>> {
         let retried = self.client.store.retry(ids, note).await?;
         self.client.publish(retried.woken);
         Ok(retried.answers)
@@ -24,14 +29,19 @@ impl Admin<'_> {
     /// Deletes a finished instance.
     ///
     /// Takes an id or `Machine::key(..)`, like [`retry`](Admin::retry).
-    pub async fn delete(&self, target: impl Into<Target>, note: Note) -> Result<DeleteAnswer> {
-        let ids = self.client.resolve(target.into()).await?.into_iter().collect();
+    pub async fn delete(self, target: impl Into<Target>, note: Note) -> Result<DeleteAnswer> {
+        let ids = self
+            .client
+            .resolve(target.into())
+            .await?
+            .into_iter()
+            .collect();
         let answers = self.delete_all(ids, note).await?;
         Ok(answers.into_iter().next().unwrap_or(DeleteAnswer::NotFound))
     }
 
     /// Like [`delete`](Admin::delete), for many instances at once.
-    pub async fn delete_all(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>> {
+    pub async fn delete_all(self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>> {
         self.client.store.delete(ids, note).await
     }
 
@@ -39,12 +49,12 @@ impl Admin<'_> {
     ///
     /// Answers whether this changed anything. Any name can be paused, also in advance;
     /// [`missing_queue`](Admin::missing_queue) says whether a queue of this name exists.
-    pub async fn pause(&self, queue: &str, note: Note) -> Result<bool> {
+    pub async fn pause(self, queue: &str, note: Note) -> Result<bool> {
         self.client.store.pause(queue, note).await
     }
 
     /// Resumes a paused queue. Answers whether this changed anything.
-    pub async fn resume(&self, queue: &str, note: Note) -> Result<bool> {
+    pub async fn resume(self, queue: &str, note: Note) -> Result<bool> {
         let changed = self.client.store.resume(queue, note).await?;
         self.client.publish([queue.to_owned()].into());
         Ok(changed)

@@ -98,10 +98,11 @@ impl Admin<'_> {
     ///
     /// Signals that were [prepared](Client::prepare_signal) with this client's codec are sent
     /// unchanged.
-    pub async fn signal_rows(&self, mut signals: Vec<NewSignal>) -> Result<Vec<Delivery>> {
+    pub async fn signal_rows(self, mut signals: Vec<NewSignal>) -> Result<Vec<Delivery>> {
         if !self.client.coding.is_none() {
             let encoded = signals.into_iter().enumerate().map(|(position, signal)| {
-                self.client.encode_signal(signal, Some(&format!("signal {position}")))
+                self.client
+                    .encode_signal(signal, Some(&format!("signal {position}")))
             });
             signals = encoded.collect::<Result<Vec<_>>>()?;
         }
@@ -199,7 +200,8 @@ impl<'a, D: Durable> IntoFuture for SignallingOrStarting<'a, D> {
         Box::pin(async move {
             // Encodes here, because the encoding includes the dedup key, which is known only now.
             let encoded = self.client.coding.encode_signal_or_insert(self.request?);
-            let request = encoded.map_err(|unwritable| unwritable.during("signal_or_start", None))?;
+            let request =
+                encoded.map_err(|unwritable| unwritable.during("signal_or_start", None))?;
             let name = request.name.clone();
             let correlation = request.row.correlation.as_ref();
             let key = correlation.map(|it| it.key.clone());

@@ -154,12 +154,11 @@ impl Admin<'_> {
     ///
     /// The answers are in the caller's order. Rows that were [prepared](Client::prepare) with this
     /// client's codec are inserted unchanged.
-    pub async fn insert_rows(&self, mut rows: Vec<NewInstance>) -> Result<Vec<Inserted>> {
+    pub async fn insert_rows(self, mut rows: Vec<NewInstance>) -> Result<Vec<Inserted>> {
         if !self.client.coding.is_none() {
             let encoded = rows.into_iter().enumerate();
-            let encoded = encoded.map(|(position, row)| {
-                self.client.encode_row(row, || format!("row {position}"))
-            });
+            let encoded = encoded
+                .map(|(position, row)| self.client.encode_row(row, || format!("row {position}")));
             rows = encoded.collect::<Result<Vec<_>>>()?;
         }
         self.client.insert_encoded(rows).await

@@ -54,11 +54,7 @@ impl Admin<'_> {
     /// `None` when there is no such instance.
     ///
     /// Each member is read at a different moment.
-    pub async fn tree(
-        &self,
-        id: impl Into<InstanceId>,
-        limits: TreeLimits,
-    ) -> Result<Option<Tree>> {
+    pub async fn tree(self, id: impl Into<InstanceId>, limits: TreeLimits) -> Result<Option<Tree>> {
         let Some(root) = self.client.find(id.into()).await? else {
             return Ok(None);
         };
@@ -103,7 +99,7 @@ impl Admin<'_> {
         })
     }
 
-    async fn newest_children(&self, parent: InstanceId, limit: usize) -> Result<Vec<Instance>> {
+    async fn newest_children(self, parent: InstanceId, limit: usize) -> Result<Vec<Instance>> {
         let filter = Filter {
             parent: Some(parent),
             ..Filter::default()
@@ -114,7 +110,7 @@ impl Admin<'_> {
             limit,
             values: false,
         };
-        let mut children = self.client.list(request).await?.instances;
+        let mut children = self.client.admin().list(request).await?.instances;
         children.reverse();
         Ok(children)
     }

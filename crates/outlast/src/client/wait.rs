@@ -1,10 +1,10 @@
 //! Waiting for an instance, from any node.
 
 use super::{Admin, Client};
-use crate::error::WaitError;
-use crate::hub::InstanceWatch;
 use crate::definition::Durable;
-use outlast_core::{Instance, InstanceId, Invalid, Json, Revision, Status, Target};
+use crate::error::{WaitError, decode};
+use crate::hub::InstanceWatch;
+use outlast_core::{Instance, InstanceId, Json, Revision, Status, Target};
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -22,21 +22,8 @@ impl Client {
         at_most: Duration,
     ) -> Result<D::Output, WaitError> {
         let is_ended = Status::is_terminal;
-        let seen = self.look_until(
-            id,
-            at_most,
-            Some(D::NAME),
-            is_ended,
-            InstanceWatch::end_after,
-        );
-        let seen = match seen.await {
-            Err(WaitError::TimedOut { instance, .. }) => {
-                let why = self.admin().explain(&instance).await.ok();
-                return Err(WaitError::TimedOut { instance, why });
-            }
-            seen => seen?,
-        };
-        match seen {
+        let seen = self.look_until(id, at_most, is_ended, InstanceWatch::end_after);
+        match seen.await? {
             WaitEnd::Reported(end) => {
                 let result = end.result;
                 let result = result.map(|result| self.coding.decode_result(D::NAME, id, result));
@@ -64,7 +51,7 @@ impl Client {
     ) -> Result<Instance, WaitError> {
         let id = self.id_of(target).await?;
         let told_nothing = |_: &InstanceWatch, _: Revision| None::<Infallible>;
-        let seen = self.look_until(id, at_most, None, is_reached, told_nothing);
+        let seen = self.look_until(id, at_most, is_reached, told_nothing);
         match seen.await? {
             WaitEnd::Stored(instance) => Ok(*instance),
             WaitEnd::Reported(never) => match never {},
@@ -78,7 +65,6 @@ impl Client {
         &self,
         id: InstanceId,
         at_most: Duration,
-        machine: Option<&'static str>,
         is_reached: impl Fn(Status) -> bool,
         told: impl Fn(&InstanceWatch, Revision) -> Option<T>,
     ) -> Result<WaitEnd<T>, WaitError> {
@@ -89,13 +75,9 @@ impl Client {
             // An instance that runs here has not finished or parked yet, and the hub reports when
             // it does.
             let revision = match watch.take_known() {
-                Some(known) => {
-                    check_machine(id, machine, &known.machine)?;
-                    known.revision
-                }
+                Some(known) => known.revision,
                 None => {
                     let instance = self.store.get(id).await?.ok_or(WaitError::NotFound)?;
-                    check_machine(id, machine, &instance.machine)?;
                     if is_reached(instance.status) {
                         let instance = self.coding.decode_instance(instance, "wait")?;
                         return Ok(WaitEnd::Stored(Box::new(instance)));
@@ -144,11 +126,12 @@ impl Admin<'_> {
     ///
     /// A key is looked up once: the holder, or else the latest instance that held it.
     pub async fn wait_ended(
-        &self,
+        self,
         target: impl Into<Target>,
         at_most: Duration,
     ) -> Result<Instance, WaitError> {
-        self.client.wait_until(target.into(), at_most, Status::is_terminal)
+        self.client
+            .wait_until(target.into(), at_most, Status::is_terminal)
             .await
     }
 
@@ -156,35 +139,21 @@ impl Admin<'_> {
     ///
     /// A parked instance changes only after a signal, a child or its deadline.
     pub async fn wait_settled(
-        &self,
+        self,
         target: impl Into<Target>,
         at_most: Duration,
     ) -> Result<Instance, WaitError> {
-        self.client.wait_until(target.into(), at_most, |status| match status {
-            Status::Runnable | Status::Executing => false,
-            Status::AwaitingSignal
-            | Status::Sleeping
-            | Status::AwaitingChildren
-            | Status::Done
-            | Status::Failed
-            | Status::Cancelled => true,
-        })
-        .await
-    }
-}
-
-fn check_machine(
-    id: InstanceId,
-    expected: Option<&'static str>,
-    found: &str,
-) -> Result<(), WaitError> {
-    match expected {
-        Some(expected) if expected != found => Err(WaitError::OtherMachine {
-            id,
-            expected,
-            found: found.to_owned(),
-        }),
-        Some(_) | None => Ok(()),
+        self.client
+            .wait_until(target.into(), at_most, |status| match status {
+                Status::Runnable | Status::Executing => false,
+                Status::AwaitingSignal
+                | Status::Sleeping
+                | Status::AwaitingChildren
+                | Status::Done
+                | Status::Failed
+                | Status::Cancelled => true,
+            })
+            .await
     }
 }
 
@@ -203,13 +172,9 @@ fn output<D: Durable>(
     reason: Option<String>,
 ) -> Result<D::Output, WaitError> {
     match (status, result) {
-        (Status::Done, Some(result)) => result
-            .decode()
-            .map_err(|invalid| match result.as_encoded() {
-                Some(_) => Invalid::new("is encoded,", "and this client has no codec"),
-                None => invalid,
-            })
-            .map_err(|invalid| WaitError::Result { id, invalid }),
+        (Status::Done, Some(result)) => {
+            decode(&result).map_err(|invalid| WaitError::Result { id, invalid })
+        }
         (status, value) => Err(WaitError::Ended {
             id,
             status,

@@ -34,9 +34,9 @@ use serde::de::DeserializeOwned;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a machine, a job or a workflow",
-    label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one step) for it",
-    note = "a workflow needs `impl Durable` (name, input, output) beside `impl Workflow`; \
-            `#[job]` and `#[workflow]` turn an `async fn` into a job or a workflow"
+    label = "implement `outlast::Machine` or `outlast::Job` for it, or `outlast::Durable` beside `outlast::Workflow`",
+    note = "`Durable` has the name, the input and the output of a workflow",
+    note = "`#[job]` and `#[workflow]` turn an `async fn` into a job or a workflow"
 )]
 pub trait Durable: Sized + Send + Sync + 'static {
     /// The name in the database, the API and the dashboard.
@@ -63,6 +63,7 @@ pub trait Durable: Sized + Send + Sync + 'static {
     type Output: Serialize + DeserializeOwned + Send + 'static;
 }
 
+#[diagnostic::do_not_recommend]
 impl<M: Machine> Durable for M {
     const NAME: &'static str = M::NAME;
     const VERSION: i32 = M::VERSION;
@@ -89,7 +90,8 @@ impl<M: Machine> Durable for M {
 /// read what earlier builds stored: failed instances keep their value.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` declares no error type, so its failure is a text",
-    label = "write `impl outlast::Fails for {Self} {{ type Error = ..; }}`, or `#[workflow(error = ..)]`"
+    label = "write `impl outlast::Fails for {Self} {{ type Error = ..; }}`",
+    note = "a function declares it with `#[workflow(error = ..)]`; the error of a `#[job]` is the one in its `Result`"
 )]
 pub trait Fails: Durable {
     /// The type of its errors.

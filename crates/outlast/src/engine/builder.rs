@@ -61,7 +61,10 @@ impl Definitions {
         for registered in registry.iter() {
             if let Some(missing) = registered.missing(&self.provided) {
                 let definition = MachineVersion::new(registered.name, registered.version);
-                return Err(SetupError::MissingData { definition, missing });
+                return Err(SetupError::MissingData {
+                    definition,
+                    missing,
+                });
             }
         }
         Ok((registry, self.provided))
@@ -299,7 +302,9 @@ impl EngineBuilder {
             let registered = self.definitions.registered.iter().flatten();
             for queue in registered.map(Registered::queue).chain(["default"]) {
                 let queues = &mut settings.queues;
-                queues.entry(queue.to_owned()).or_insert(DEFAULT_CONCURRENCY);
+                queues
+                    .entry(queue.to_owned())
+                    .or_insert(DEFAULT_CONCURRENCY);
             }
         }
         let node = assemble(self.client, settings, self.definitions, None)?;

@@ -76,9 +76,9 @@ mod stats;
 mod unserved_queues;
 mod watchdog;
 
-pub use builder::{EngineBuilder, Roles};
 pub use crate::definition::Register;
 pub use crate::error::ShutdownError;
+pub use builder::{EngineBuilder, Roles};
 pub use running::Engine;
 
 pub(crate) use builder::{Definitions, Settings, assemble};

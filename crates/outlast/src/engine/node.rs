@@ -7,9 +7,9 @@ use super::claims::{ClaimEntry, ClaimGuard, Phase, RunningStep};
 use super::faults::Fault;
 use super::stats::run_counters::RunCounters;
 use crate::client::{Backend, Client};
+use crate::definition::Provided;
 use crate::hub::Alarm;
 use crate::lease::{Coverage, Epoch};
-use crate::definition::Provided;
 use crate::machine::Registry;
 use outlast_core::limits::BATCH_MAX;
 use outlast_core::{

@@ -83,7 +83,9 @@ impl Engine {
     /// [`Postgres::options`](crate::Postgres::options) has the settings of the store.
     #[cfg(feature = "postgres")]
     pub async fn postgres(url: impl AsRef<str>) -> Result<EngineBuilder> {
-        Ok(Engine::builder(crate::Postgres::connect(url.as_ref()).await?))
+        Ok(Engine::builder(
+            crate::Postgres::connect(url.as_ref()).await?,
+        ))
     }
 
     /// Starts to build an engine on `store`.

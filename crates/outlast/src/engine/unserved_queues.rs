@@ -99,8 +99,8 @@ pub(crate) async fn warn_of_children(node: &Node, parent: &str, children: Vec<&N
                 machine = child.machine,
                 version = child.version,
                 queue = child.queue,
-                "no live worker runs this machine in this queue, so that the child waits; register the machine with \
-                 EngineBuilder::machine or EngineBuilder::workflow, and serve its queue with EngineBuilder::queue"
+                "no live worker runs this machine in this queue, so that the child waits; register it with \
+                 EngineBuilder::register on a worker, and serve its queue with EngineBuilder::queue"
             );
         }
     }

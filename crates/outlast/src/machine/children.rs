@@ -1,9 +1,9 @@
 //! Children as the steps of their parent see and reach them.
 
 use super::{Context, Signal, StepError};
-use crate::definition::{Durable, Fails, Id};
 use crate::client::{Client, Signalling};
 use crate::codec::refusal;
+use crate::definition::{Durable, Fails, Id};
 use outlast_core::{
     CancelAnswer, Child, Error, Instance, InstanceId, Invalid, Json, Note, Status, TerminateAnswer,
 };
@@ -162,12 +162,18 @@ impl<'a> ChildHandle<'a> {
 
     /// Cancels it; see [`Admin::cancel`](crate::client::Admin::cancel). A second cancel is harmless.
     pub async fn cancel(&self, reason: impl fmt::Display) -> Result<CancelAnswer, Error> {
-        self.client().admin().cancel(self.id, self.note(reason)).await
+        self.client()
+            .admin()
+            .cancel(self.id, self.note(reason))
+            .await
     }
 
     /// Terminates it; see [`Admin::terminate`](crate::client::Admin::terminate). A second call is harmless.
     pub async fn terminate(&self, reason: impl fmt::Display) -> Result<TerminateAnswer, Error> {
-        self.client().admin().terminate(self.id, self.note(reason)).await
+        self.client()
+            .admin()
+            .terminate(self.id, self.note(reason))
+            .await
     }
 
     fn client(&self) -> &'a Client {

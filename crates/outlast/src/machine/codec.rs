@@ -25,7 +25,7 @@ pub(super) fn encode<T: Serialize>(state: &T) -> Result<(String, Json), Invalid>
     let text = serde_json::to_string(state)
         .map_err(|error| Invalid::new("state", format!("cannot be written as JSON: {error}")))?;
     let columns: StateColumns<'_> = serde_json::from_str(&text).map_err(|_| {
-        Invalid::new("state", "is not written as a step and its state; derive Serialize with #[serde(tag = \"step\", content = \"state\")]")
+        Invalid::new("state", "is not written as a step and its state; put #[steps] on the enum, or derive Serialize with #[serde(tag = \"step\", content = \"state\")]")
     })?;
     // A step without fields has no content.
     let state = match columns.state {
@@ -121,7 +121,7 @@ fn not_a_machine(what: &str) -> Invalid {
     Invalid::new(
         "its State",
         format!(
-            "{what}; it must be an enum with #[serde(tag = \"step\", content = \"state\")], one variant for each step"
+            "{what}; it must be an enum with #[steps], or with #[serde(tag = \"step\", content = \"state\")], one variant for each step"
         ),
     )
 }

@@ -18,7 +18,8 @@ pub type StepResult<M> = Result<Outcome<M>, StepError>;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a machine nor a job",
     label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it",
-    note = "`#[job]` turns an `async fn` into a job"
+    note = "`#[job]` turns an `async fn` into a job",
+    note = "a step returns `StepResult<Self>`"
 )]
 pub trait Machine: Sized + Send + Sync + 'static {
     /// The name of the machine in the database, the API and the dashboard. It must not change once
@@ -163,6 +164,10 @@ pub trait Machine: Sized + Send + Sync + 'static {
 ///
 /// assert_eq!(PaymentConfirmed::NAME, "payment_confirmed");
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no signal",
+    label = "add `#[derive(Signal, Serialize, Deserialize)]` to the type"
+)]
 pub trait Signal: Serialize + DeserializeOwned + Send + 'static {
     /// The name that waits list, and that senders in other languages use.
     const NAME: &'static str;

@@ -50,8 +50,8 @@ use std::time::Duration;
 /// engine.shutdown().await
 /// # }
 /// ```
-// The compiler reports a type that is neither here: every job is a machine, so it looks for a job
-// last.
+// `X::with(..)` of a type that is neither is reported with this text: every job is a machine, so the
+// compiler looks for a job last.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a machine nor a job",
     label = "implement `outlast::Machine` (several steps) or `outlast::Job` (one) for it",
@@ -249,7 +249,10 @@ impl RetryPolicy {
 
         let state = ScheduledState { args, policy: self };
         let text = serde_json::to_string(&state).expect("arguments and policy are plain JSON");
-        ("scheduled".into(), Json::stored(text).expect("serde writes JSON"))
+        (
+            "scheduled".into(),
+            Json::stored(text).expect("serde writes JSON"),
+        )
     }
 }
 
@@ -273,6 +276,7 @@ impl<A> From<A> for Perform<A> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<J: Job> Machine for J {
     const NAME: &'static str = <J as Job>::NAME;
     const VERSION: i32 = <J as Job>::VERSION;
@@ -310,9 +314,7 @@ impl<J: Job> Machine for J {
                 let value = error.value.take();
                 match error.then {
                     Then::Retry => again(self, cx, &policy, None, &error, value),
-                    Then::RetryAfter(delay) => {
-                        again(self, cx, &policy, Some(delay), &error, value)
-                    }
+                    Then::RetryAfter(delay) => again(self, cx, &policy, Some(delay), &error, value),
                     Then::Cancel => Outcome::cancelled(error),
                     Then::Stop => Outcome::failed(error, value),
                 }
@@ -344,7 +346,8 @@ fn again<J: Job>(
 ) -> Outcome<J> {
     let attempt = cx.attempt() + 1;
     if attempt >= policy.max_attempts {
-        let reason = format_args!("gave up after {attempt} attempts: {error}");
+        let times = if attempt == 1 { "attempt" } else { "attempts" };
+        let reason = format_args!("gave up after {attempt} {times}: {error}");
         return Outcome::failed(reason, value);
     }
     let pause = || match &policy.backoff {

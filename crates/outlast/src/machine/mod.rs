@@ -69,7 +69,7 @@ pub use outcome::{
 };
 
 pub(crate) use cancel_flag::CancelFlag;
+pub(crate) use codec::decode_state;
 pub(crate) use context::StepHandles;
 pub(crate) use failure::{Trouble, panic_message, write_chain};
-pub(crate) use codec::decode_state;
 pub(crate) use registered::{Decided, Registered, Registry};

@@ -255,7 +255,7 @@ pub struct Wait {
 /// The signals of a wait: one type, or a tuple of up to eight.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no signal",
-    label = "add `#[derive(Signal, Serialize, Deserialize)]` to it; for several, write a tuple"
+    label = "add `#[derive(Signal, Serialize, Deserialize)]` to the type; of a tuple, to each type"
 )]
 pub trait Signals {
     /// Returns the names of the signals.
@@ -270,6 +270,7 @@ impl<S: Signal> Signals for S {
 
 macro_rules! signals {
     ($($signal:ident)+) => {
+        #[diagnostic::do_not_recommend]
         impl<$($signal: Signal),+> Signals for ($($signal,)+) {
             fn names() -> Vec<&'static str> {
                 vec![$($signal::NAME),+]

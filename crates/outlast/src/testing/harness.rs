@@ -6,8 +6,8 @@ use crate::client::{Client, Handle};
 use crate::codec::Codec;
 use crate::definition::{Address, Durable, New, Register};
 use crate::engine::{
-    Cascader, ClaimEnd, Committer, Definitions, Executor, Fault, Heartbeat, Node, Picker, Point, QueueSlots,
-    Reaper, Roles, Settings, StepPoint, Timers, assemble,
+    Cascader, ClaimEnd, Committer, Definitions, Executor, Fault, Heartbeat, Node, Picker, Point,
+    QueueSlots, Reaper, Roles, Settings, StepPoint, Timers, assemble,
 };
 use crate::error::{LookupError, SetupError};
 use outlast_core::{

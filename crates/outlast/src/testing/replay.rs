@@ -80,7 +80,11 @@ impl<W: Workflow> Replay<W> {
         W::needs(&mut needs);
         if let Some(missing) = self.provided.missing(&needs) {
             let definition = MachineVersion::new(W::NAME, W::VERSION);
-            return Err(SetupError::MissingData { definition, missing }.into());
+            return Err(SetupError::MissingData {
+                definition,
+                missing,
+            }
+            .into());
         }
         let mismatch = Session::replayed(self.workflow, history, self.provided);
         match mismatch.map_err(ReplayError::Unreadable)? {

@@ -188,7 +188,10 @@ async fn asked_before(
     child: InstanceId,
     note: &Note,
 ) -> Result<ChildCancelAnswer, String> {
-    let row = client.find(child).await.map_err(|error| error.to_string())?;
+    let row = client
+        .find(child)
+        .await
+        .map_err(|error| error.to_string())?;
     let Some(row) = row else {
         return Ok(ChildCancelAnswer::NotFound);
     };

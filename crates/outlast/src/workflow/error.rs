@@ -49,9 +49,9 @@ pub struct FlowError {
     child: Option<InstanceId>,
     source: Box<dyn Error + Send + Sync>,
     /// The value with which a child failed.
-    recorded: Option<RecordedValue>,
+    recorded: Option<Box<RecordedValue>>,
     /// The value with which the workflow fails.
-    value: Option<ErrorValue>,
+    value: Option<Box<ErrorValue>>,
     /// The input of the next run, from [`Flow::continue_as_new`](super::Flow::continue_as_new).
     renewal: Option<Json>,
     /// Whether the history has an answer that does not fit the type in the code.
@@ -191,11 +191,13 @@ impl FlowError {
         FlowError {
             call: Some(call),
             child: ended.child,
-            recorded: value.map(|value| RecordedValue {
-                call,
-                machine: name.to_owned(),
-                value,
-                flow: None,
+            recorded: value.map(|value| {
+                Box::new(RecordedValue {
+                    call,
+                    machine: name.to_owned(),
+                    value,
+                    flow: None,
+                })
             }),
             ..FlowError::with(kind, format!("{name} {how}: {reason}"))
         }
@@ -287,12 +289,13 @@ impl FlowError {
         D::Error: Error + Serialize + 'static,
     {
         let error = self.source.downcast_ref::<D::Error>();
-        self.value = error.map(ErrorValue::of).or(self.value);
+        let value = error.map(|error| Box::new(ErrorValue::of(error)));
+        self.value = value.or(self.value);
         self
     }
 
     pub(super) fn take_value(&mut self) -> Option<ErrorValue> {
-        self.value.take()
+        self.value.take().map(|value| *value)
     }
 
     /// Returns the kind of failure.

@@ -87,6 +87,24 @@ impl Flow {
     ///
     /// An error, a panic and a timeout are recorded too; the call then returns the error. [Run a
     /// job](Flow::run) for code that should be retried. The closure cannot make calls of the flow.
+    ///
+    /// A closure that ends with `Ok(..)` names the type of its error, which `?` does not tell.
+    /// [`StepFailure`] takes any error:
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # use outlast::workflow::StepFailure;
+    /// # async fn price_of(item: u32) -> std::io::Result<u64> { Ok(5) }
+    /// # async fn example(flow: Flow) -> FlowResult<(u64, u64)> {
+    /// let price = flow.step("price", async || price_of(7).await).await?;
+    /// let total = flow
+    ///     .step("total", async || {
+    ///         let price = price_of(8).await?;
+    ///         Ok::<_, StepFailure>(price * 2)
+    ///     })
+    ///     .await?;
+    /// # Ok((price, total)) }
+    /// ```
     pub fn step<'a, T, E, F, Fut>(&self, name: &str, closure: F) -> Call<'a, T>
     where
         T: Serialize + DeserializeOwned + 'static,
@@ -293,9 +311,9 @@ impl Flow {
         Err(FlowError::renewal(input))
     }
 
-    /// Returns an error of this workflow, for people to read: return it from the workflow.
-    pub fn fail<T>(&self, reason: impl Display) -> FlowResult<T> {
-        Err(FlowError::new(reason.to_string()))
+    /// Returns an error of this workflow, a text or any error: return it from the workflow.
+    pub fn fail<T>(&self, error: impl Into<FlowError>) -> FlowResult<T> {
+        Err(error.into())
     }
 
     /// Returns the value of this type that the builder was given.
@@ -354,7 +372,7 @@ impl Flow {
         self.lock().known_events()
     }
 
-    /// Returns the children that this run has started, in the order of the calls.
+    /// Returns the children that this run has started, in the order of the calls; jobs are left out.
     ///
     /// Only children whose start is committed are included.
     pub fn children(&self) -> Vec<ChildRef> {

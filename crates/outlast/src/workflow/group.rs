@@ -13,6 +13,11 @@ use std::task::{Context, Poll, ready};
 /// The argument of [`Flow::all`]: calls, groups, and vectors, arrays and tuples of them.
 ///
 /// They can be nested. The results have the same shape.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no call, and no group of calls",
+    label = "write calls that are not awaited yet, such as `flow.run(..)`",
+    note = "a group is a tuple, an array or a `Vec` of calls; an iterator becomes one with `.collect::<Vec<_>>()`"
+)]
 pub trait Group: Sized {
     /// The results, in the same shape.
     type Output;

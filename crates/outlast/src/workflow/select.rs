@@ -11,6 +11,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// The argument of [`Flow::select`]: tuples of two to four calls or groups, or a vector of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no choice of calls",
+    label = "write a tuple of two to four calls that are not awaited yet, such as `flow.run(..)`",
+    note = "calls of one type may be in a `Vec`"
+)]
 pub trait Choices: Sized {
     /// The result of the first one, and which it was.
     type Output;

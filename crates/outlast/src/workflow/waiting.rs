@@ -190,7 +190,10 @@ impl Waiting {
             let polled = work.poll(limit, &mut cx);
             let mut runtime = self.flow.lock();
             runtime.in_step = false;
-            if let Poll::Ready(result) = polled {
+            // A step that could not read a failure has a result that is a guess.
+            if let Poll::Ready(result) = polled
+                && runtime.blocked.is_none()
+            {
                 runtime.finished.push_back((call, result));
             }
         });

@@ -62,7 +62,7 @@ pub(crate) async fn run(
             limit: left.min(PAGE),
             values: args.full && output.format == Format::Json,
         };
-        let page = client.list(request).await?;
+        let page = client.admin().list(request).await?;
         print(args, &page.instances, now, printed == 0, output)?;
         printed += page.instances.len();
         left -= page.instances.len();

@@ -143,7 +143,7 @@ async fn page(
         limit: BATCH,
         values: false,
     };
-    let page = client.list(request).await?;
+    let page = client.admin().list(request).await?;
     Ok((page.instances.iter().map(|it| it.id).collect(), page.next))
 }
 

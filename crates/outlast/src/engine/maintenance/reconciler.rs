@@ -81,9 +81,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
     use super::*;
-    use crate::engine::builder::Settings;
     use crate::client::Client;
     use crate::definition::{Durable, Provided};
+    use crate::engine::builder::Settings;
     use crate::machine::Registry;
     use crate::prelude::*;
     use crate::testing::Harness;

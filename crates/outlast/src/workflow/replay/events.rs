@@ -195,7 +195,12 @@ pub(crate) struct Ended {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) child: Option<InstanceId>,
     pub(crate) run: i32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Its output, or the value of its failure; an error without fields is `null`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(crate) result: Option<Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,

@@ -348,7 +348,12 @@ impl Runtime {
         let Some(end) = it.end.as_ref().filter(|_| it.kind != CallKind::Signal) else {
             return false;
         };
-        let expected = describe(end.event as usize, end.kind, &it.name, Some(call));
+        let event = end.event as usize;
+        let expected = match event < self.history.written() {
+            true => describe(event, end.kind, &it.name, Some(call)),
+            // It has no number yet. The text must be the same at each attempt, or each adds an event.
+            false => describe_unnumbered(end.kind, &it.name, Some(call)),
+        };
         self.block(expected, found);
         true
     }
@@ -387,13 +392,18 @@ pub(in crate::workflow) fn blocked_at_the_end(history: &[NewEvent]) -> Option<Js
 }
 
 fn describe(index: usize, kind: EventKind, name: &str, call: Option<i32>) -> String {
+    let event = describe_unnumbered(kind, name, call);
+    format!("event {}: {event}", index + 1)
+}
+
+fn describe_unnumbered(kind: EventKind, name: &str, call: Option<i32>) -> String {
     let name = match name {
         "" => String::new(),
         name => format!(" {name:?}"),
     };
     match call {
-        Some(call) => format!("event {}: {kind}{name} of call {call}", index + 1),
-        None => format!("event {}: {kind}{name}", index + 1),
+        Some(call) => format!("{kind}{name} of call {call}"),
+        None => format!("{kind}{name}"),
     }
 }
 

@@ -215,6 +215,8 @@ impl Session {
         self.code = None;
         match over {
             Ok(result) => self.result = Some(result),
+            // The code may panic because it could not read something. The block says why.
+            Err(_) if self.flow.lock().blocked.is_some() => {}
             Err(panic) if self.flow.lock().history.is_ahead() => self.panic = Some(panic),
             Err(panic) => resume_unwind(panic),
         }

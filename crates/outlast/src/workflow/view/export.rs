@@ -146,7 +146,7 @@ impl Admin<'_> {
     /// Returns `None` when there is no such instance or run, or when its history is no longer
     /// stored. The history of a machine is not exported either: it cannot be replayed.
     pub async fn export(
-        &self,
+        self,
         id: impl Into<InstanceId>,
         run: Option<i32>,
     ) -> Result<Option<ExportedRun>> {
@@ -179,7 +179,8 @@ impl Admin<'_> {
     }
 
     /// Returns every event of a run.
-    pub async fn events_of(&self, id: InstanceId, run: i32) -> Result<Vec<Event>> {
+    pub async fn events_of(self, id: impl Into<InstanceId>, run: i32) -> Result<Vec<Event>> {
+        let id = id.into();
         let mut events: Vec<Event> = Vec::new();
         loop {
             let page = HistoryRequest {
@@ -201,7 +202,7 @@ impl Admin<'_> {
     /// The input of the current run is the state of the instance. A run that continued as new has
     /// its input in its last event. A run that an operator retried has the same input as the next
     /// one.
-    async fn input_of(&self, instance: &Instance, run: i32, stored: &[RunSummary]) -> Result<Json> {
+    async fn input_of(self, instance: &Instance, run: i32, stored: &[RunSummary]) -> Result<Json> {
         for run in stored
             .iter()
             .filter(|it| it.run >= run && it.run < instance.run)

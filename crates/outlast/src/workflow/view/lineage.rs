@@ -61,7 +61,7 @@ impl Admin<'_> {
     /// Recorded facts come from the history, even when the child is no longer stored. For the
     /// others the current status is read.
     pub async fn child_calls(
-        &self,
+        self,
         instance: &Instance,
         run: i32,
         after: i32,
@@ -89,7 +89,7 @@ impl Admin<'_> {
     }
 
     /// Reads the status of children without a recorded end.
-    async fn read_status(&self, instance: &Instance, calls: &mut [ChildCall]) -> Result<()> {
+    async fn read_status(self, instance: &Instance, calls: &mut [ChildCall]) -> Result<()> {
         let open = calls.iter().filter(|it| !it.is_recorded);
         let rounds: BTreeSet<i32> = open.map(|it| it.place.0).collect();
         let mut seen: HashMap<(i32, i32), ChildStatus> = HashMap::new();
@@ -97,7 +97,11 @@ impl Admin<'_> {
         for round in rounds {
             let mut after = None;
             while pages < PAGES_MAX {
-                let page = self.client.store.children(instance.id, Some(round), after).await?;
+                let page = self
+                    .client
+                    .store
+                    .children(instance.id, Some(round), after)
+                    .await?;
                 pages += 1;
                 after = page.last().map(|child| child.id);
                 let is_last = !page.more;

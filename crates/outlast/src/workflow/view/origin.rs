@@ -41,11 +41,11 @@ impl Admin<'_> {
     ///
     /// Returns `None` when no workflow started it, when the history of that run is no longer
     /// stored, or when 10,000 events did not contain it.
-    pub async fn origin(&self, child: &Instance) -> Result<Option<Origin>> {
+    pub async fn origin(self, child: &Instance) -> Result<Option<Origin>> {
         let (Some(parent), Some(position)) = (child.parent, child.position) else {
             return Ok(None);
         };
-        let mut calls = Calls::of(*self, parent.id).await?;
+        let mut calls = Calls::of(self, parent.id).await?;
         calls.find((parent.round, position)).await
     }
 }

@@ -87,7 +87,7 @@ impl Admin<'_> {
     ///
     /// [`Rows::more`] says whether more follow: a page with large data is shorter than its `max`.
     pub async fn timeline(
-        &self,
+        self,
         instance: &Instance,
         run: i32,
         after: i32,
@@ -117,7 +117,7 @@ impl Admin<'_> {
 
     /// Returns the policies that the end of a run applied, in order; none while the run continues.
     pub(in crate::workflow) async fn policies(
-        &self,
+        self,
         instance: &Instance,
         run: i32,
         after: i32,
@@ -127,7 +127,7 @@ impl Admin<'_> {
         if instance.round == 0 || !is_over || !instance.is_workflow() {
             return Ok(Vec::new());
         }
-        let mut calls = Calls::of(*self, instance.id).await?;
+        let mut calls = Calls::of(self, instance.id).await?;
         let Some(span) = TimelineSpan::of(&calls, run) else {
             return Ok(Vec::new());
         };
@@ -162,7 +162,7 @@ impl Admin<'_> {
     }
 
     async fn origin_among(
-        &self,
+        self,
         calls: &mut Calls<'_>,
         child: InstanceId,
     ) -> Result<Option<Origin>> {

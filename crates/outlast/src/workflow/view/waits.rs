@@ -73,7 +73,7 @@ impl Admin<'_> {
     /// Returns what a workflow waits for, what blocks it, and the failures it has handled.
     ///
     /// A finished workflow waits for nothing. For a machine the result is empty.
-    pub async fn waits(&self, instance: &Instance) -> Result<Waits> {
+    pub async fn waits(self, instance: &Instance) -> Result<Waits> {
         if !instance.is_workflow() {
             return Ok(Waits {
                 is_whole: true,
@@ -105,7 +105,7 @@ impl Admin<'_> {
     }
 
     /// Returns events of a run without their results, which are not needed and may be large.
-    async fn told(&self, mut request: HistoryRequest) -> Result<Vec<Event>> {
+    async fn told(self, mut request: HistoryRequest) -> Result<Vec<Event>> {
         let mut events: Vec<Event> = Vec::new();
         loop {
             let page = self.history(request).await?;
@@ -123,7 +123,7 @@ impl Admin<'_> {
     /// Identifies the awaited children and removes the finished ones.
     ///
     /// If there are more children than are read, it returns how many have finished.
-    async fn see_children(&self, instance: &Instance, waits: &mut Waits) -> Result<UnreadChildren> {
+    async fn see_children(self, instance: &Instance, waits: &mut Waits) -> Result<UnreadChildren> {
         let mut uncounted = UnreadChildren::default();
         if waits.open.iter().all(|it| it.started.is_none()) {
             return Ok(uncounted);

@@ -421,7 +421,7 @@ where
             values: true,
             ..ListRequest::default()
         };
-        for instance in client.list(request).await.unwrap().instances {
+        for instance in client.admin().list(request).await.unwrap().instances {
             assert!(instance.state.as_str().contains(MARK), "{instance:?}");
         }
         let short = Duration::from_millis(1);
@@ -692,7 +692,7 @@ where
     };
     let errors: [(Error, InstanceId); 5] = [
         (stranger.find(spread).await.unwrap_err(), spread.get()),
-        (stranger.list(page).await.unwrap_err(), parked.get()),
+        (stranger.admin().list(page).await.unwrap_err(), parked.get()),
         (
             stranger
                 .admin()
@@ -1225,7 +1225,13 @@ where
         values: true,
         ..ListRequest::default()
     };
-    let listed = engine.client().list(request).await.unwrap().instances;
+    let listed = engine
+        .client()
+        .admin()
+        .list(request)
+        .await
+        .unwrap()
+        .instances;
     let states: Vec<_> = listed.iter().map(|it| it.state.as_str()).collect();
     assert_eq!(states[1], format!("{MARK:?}"));
     // The changed state is listed in its encoded form, never as the value of another instance.

@@ -212,7 +212,14 @@ async fn order_of<M: Machine>(
         limit: 1,
         ..ListRequest::default()
     };
-    let urgent = engine.client().list(urgent).await.unwrap().instances[0].id;
+    let urgent = engine
+        .client()
+        .admin()
+        .list(urgent)
+        .await
+        .unwrap()
+        .instances[0]
+        .id;
     let admin = engine.client().admin();
     admin.wait_ended(urgent, LONG).await.unwrap();
     log.lock().unwrap().clone()

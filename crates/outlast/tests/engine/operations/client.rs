@@ -913,7 +913,7 @@ async fn list_and_count_apply_their_filter<S: Store + Inspect + Clone>(store: S)
             limit: 100,
             ..ListRequest::default()
         };
-        let page = engine.client().list(request).await.unwrap();
+        let page = engine.client().admin().list(request).await.unwrap();
         let found: Vec<_> = page.instances.iter().map(|instance| instance.id).collect();
         assert_eq!(found, expected, "{filter:?}");
         let count = engine.client().count(filter).await.unwrap();
@@ -932,7 +932,7 @@ async fn list_returns_pages_without_gaps_or_duplicates<S: Store + Inspect + Clon
             limit: 10,
             ..ListRequest::default()
         };
-        let page = client.list(request).await.unwrap();
+        let page = client.admin().list(request).await.unwrap();
         sizes.push(page.instances.len());
         seen.extend(page.instances.into_iter().map(|instance| instance.id));
         before = page.next;
@@ -972,7 +972,7 @@ async fn a_page_larger_than_the_limit_is_refused<S: Store + Inspect + Clone>(sto
         limit: limits::PAGE_MAX + 1,
         ..ListRequest::default()
     };
-    let refusal = Client::new(store).list(request).await.unwrap_err();
+    let refusal = Client::new(store).admin().list(request).await.unwrap_err();
     assert_eq!(refusal.kind(), ErrorKind::Invalid);
 }
 

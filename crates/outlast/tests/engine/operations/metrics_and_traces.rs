@@ -440,7 +440,13 @@ async fn traces(client: &Client) -> BTreeMap<InstanceId, Option<String>> {
         limit: 100,
         ..ListRequest::default()
     };
-    let instances = client.list(request).await.unwrap().instances.into_iter();
+    let instances = client
+        .admin()
+        .list(request)
+        .await
+        .unwrap()
+        .instances
+        .into_iter();
     instances
         .map(|instance| (instance.id, instance.trace))
         .collect()

@@ -2,7 +2,7 @@
 
 use super::{postgres, return_schema, take_schema, url};
 use futures_util::FutureExt;
-use outlast_core::Store;
+use outlast::store::Store;
 use outlast_postgres::Postgres;
 use outlast_sqlite::Sqlite;
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use async_trait::async_trait;
-use outlast_core::{
+use outlast::store::{
     Answer, Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRequest, Claimed,
     CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error, Event,
     Extent, Family, Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect,
@@ -430,7 +430,7 @@ impl<S: Store + Inspect> Inspect for Through<S> {
         self.store.run_stats(since).await
     }
 
-    async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {
+    async fn doctor(&self) -> Result<Vec<outlast::store::Finding>> {
         self.store.doctor().await
     }
 }

@@ -246,7 +246,7 @@ async fn outputs(client: &Client) -> (u64, u64) {
             values: true,
             ..ListRequest::default()
         };
-        let page = client.list(request).await.unwrap();
+        let page = client.admin().list(request).await.unwrap();
         for instance in page.instances {
             instances += 1;
             sum += instance.result.unwrap().decode::<u64>().unwrap();

@@ -114,7 +114,7 @@ async fn all(client: &Client) -> Vec<Instance> {
         limit: 100,
         ..ListRequest::default()
     };
-    client.list(request).await.unwrap().instances
+    client.admin().list(request).await.unwrap().instances
 }
 
 /// Checks that no worker and no claim is left after the shutdown of the only engine (I11).

@@ -101,7 +101,7 @@ async fn the_max_attempts_of_a_call_override_those_of_the_job(ground: Ground) {
     let mut harness = runs::<3>(&ground, &log, code).await;
     let id = begin(&harness, ()).await;
     harness.run_all().await;
-    let fewer = "flaky failed: gave up after 1 attempts: not at 1";
+    let fewer = "flaky failed: gave up after 1 attempt: not at 1";
     assert_eq!(output(&get(&harness, id).await), json!([5, fewer]));
 }
 

@@ -170,10 +170,10 @@ async fn a_replay_takes_the_provided_values(ground: Ground) {
 async fn a_missing_value_is_an_error_of_the_replay(ground: Ground) {
     let history = sent(&ground).await;
     let replay = Replay::of(letter).provide(Sender("nobody"));
-    match replay.check(&history).unwrap_err() {
-        ReplayError::Setup(error) => names_the_missing(&error, "letter/1", "calls::data::Stamp"),
-        other => panic!("a value is missing, and the error is {other}"),
-    }
+    let ReplayError::Setup(error) = replay.check(&history).unwrap_err() else {
+        panic!("a value is missing");
+    };
+    names_the_missing(&error, "letter/1", "calls::data::Stamp");
     let replay = Replay::of(letter).provide(Sender("one"));
     let replay = replay.provide(Sender("two")).provide(Stamp::from(0));
     let twice = replay.check(&history).unwrap_err();

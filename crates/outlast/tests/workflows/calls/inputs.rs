@@ -75,12 +75,7 @@ async fn an_input_that_no_longer_decodes_blocks_and_shows_both_sides(ground: Gro
     let history = history(&new, id, 1).await;
     assert_eq!(history.len(), before + 1, "the block is recorded once");
     only_event(&history, EventKind::ReplayBlocked);
-    let kids = new
-        .client()
-        .admin()
-        .children_of(id.into(), 1)
-        .await
-        .unwrap();
+    let kids = new.client().admin().children_of(id, 1).await.unwrap();
     assert!(!kids[0].status.is_terminal(), "the child lives");
     old.run_all().await;
     assert_eq!(output(&get(&old, id).await), json!(7));

@@ -134,7 +134,7 @@ async fn with_a_codec_the_value_of_a_failure_is_stored_encoded_and_read_back(gro
         let id = begin(&harness, MARK).await;
         harness.crash_at::<Script>("run", Point::BeforeCommit, 2);
         harness.run_all().await;
-        let text = "charge failed: gave up after 1 attempts: the card was declined";
+        let text = "charge failed: gave up after 1 attempt: the card was declined";
         assert_eq!(output(&get(&harness, id).await), json!([text, MARK]));
         // A client without the codec reads what is stored.
         let job = children(&ground.client, id).await.remove(0);

@@ -400,7 +400,7 @@ async fn anyhow_and_boxed_errors_are_failures_with_their_causes(ground: Ground) 
         let expected = json!([
             format!("step step: a step {how}"),
             "step of anyhow: a step with anyhow: refused",
-            format!("question failed: gave up after 1 attempts: a job {how}"),
+            format!("question failed: gave up after 1 attempt: a job {how}"),
             format!("asker failed: a machine {how}"),
         ]);
         assert_eq!(data(seen)["result"], expected);

@@ -465,7 +465,7 @@ async fn a_failure_by_text_has_no_value_and_is_returned_unchanged(ground: Ground
     harness.run_all().await;
     let kids = children(&harness, id).await;
     assert!(kids.iter().all(|kid| kid.result.is_none()));
-    let panicked = "gave up after 1 attempts: the step panicked: an assertion of the job";
+    let panicked = "gave up after 1 attempt: the step panicked: an assertion of the job";
     let expected = [
         json!(["child_failed", "says failed: no luck", kids[0].id, 1, false]),
         json!([
@@ -957,7 +957,7 @@ async fn the_failure_of_a_child_is_not_the_value_of_its_parent(ground: Ground) {
     let mut harness = worker.build().await.unwrap();
     let id = begin_and_run(&mut harness, ()).await;
     assert_eq!(children(&harness, id).await[0].result, None);
-    let text = "gave up after 1 attempts: only 1 left";
+    let text = "gave up after 1 attempt: only 1 left";
     let text = format!("passes_on failed: reserve failed: {text}");
     assert_eq!(output(&get(&harness, id).await), json!(text));
 }

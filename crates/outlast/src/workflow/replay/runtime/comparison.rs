@@ -398,6 +398,10 @@ impl RecordedCall {
     /// Returns the setting of the call; `None` where it was not recorded.
     fn setting(&self) -> Option<CallForm<'_>> {
         let (group, launched) = match self {
+            // An awaited job is recorded without this.
+            RecordedCall::Child(it) if it.policy.is_some() => {
+                (it.group.as_ref(), Some(it.launched.unwrap_or(false)))
+            }
             RecordedCall::Child(it) => (it.group.as_ref(), it.launched),
             RecordedCall::Waiting(it) => (it.group.as_ref(), None),
             RecordedCall::Other => return None,

@@ -38,7 +38,11 @@ impl Session {
         });
         let mut runtime = Runtime::new(identity, events.collect());
         runtime.strict = true;
-        let mut session = Session::of(Arc::new(workflow), Flow::new(runtime, None, provided), input);
+        let mut session = Session::of(
+            Arc::new(workflow),
+            Flow::new(runtime, None, provided),
+            input,
+        );
         let recorded = session.recorded_end();
         if !session.flow.lock().history.is_empty() {
             match catch_unwind(AssertUnwindSafe(|| session.replay())) {

@@ -204,7 +204,12 @@ async fn load(cx: &Context) -> Result<Vec<NewEvent>, Trouble> {
             after: history.len() as i32,
             max: HISTORY_PAGE_MAX,
         };
-        let events = cx.client().admin().history(page).await.map_err(Trouble::Store)?;
+        let events = cx
+            .client()
+            .admin()
+            .history(page)
+            .await
+            .map_err(Trouble::Store)?;
         if events.is_empty() {
             break;
         }

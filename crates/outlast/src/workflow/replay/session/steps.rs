@@ -34,7 +34,9 @@ impl Session {
             self.run_code();
             let has_news = {
                 let runtime = self.flow.lock();
-                !runtime.finished.is_empty() || runtime.may_run == MayRun::No
+                !runtime.finished.is_empty()
+                    || runtime.may_run == MayRun::No
+                    || runtime.blocked.is_some()
             };
             match has_news || self.code.is_none() || self.violation.is_some() {
                 true => Poll::Ready(()),
