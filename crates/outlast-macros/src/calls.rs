@@ -21,15 +21,15 @@ const AWAITED: [&str; 9] = [
 
 /// Reports such calls in a body. `flow` is the name of the parameter.
 pub(crate) fn check(body: &Block, flow: &str, errors: &mut Errors) {
-    Search { flow, errors }.visit_block(body);
+    CallSearch { flow, errors }.visit_block(body);
 }
 
-struct Search<'a> {
+struct CallSearch<'a> {
     flow: &'a str,
     errors: &'a mut Errors,
 }
 
-impl Search<'_> {
+impl CallSearch<'_> {
     fn is_of_flow(&self, call: &ExprMethodCall) -> bool {
         matches!(&*call.receiver, Expr::Path(path) if path.path.is_ident(self.flow))
     }
@@ -43,7 +43,7 @@ impl Search<'_> {
     }
 }
 
-impl Visit<'_> for Search<'_> {
+impl Visit<'_> for CallSearch<'_> {
     /// Reports an error that is not returned.
     fn visit_stmt(&mut self, statement: &Stmt) {
         if let Stmt::Expr(Expr::MethodCall(call), Some(_)) = statement

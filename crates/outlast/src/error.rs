@@ -224,7 +224,7 @@ pub enum WaitError {
     #[error("there is no such instance: it was never started, or was removed after it ended")]
     NotFound,
     /// Its result does not decode as the machine's `Output`.
-    #[error("the result of instance {id} {invalid}")]
+    #[error("the result of instance {id} cannot be read: {invalid}")]
     Result {
         /// The instance.
         id: InstanceId,
@@ -232,7 +232,7 @@ pub enum WaitError {
         invalid: Invalid,
     },
     /// It failed with a value that does not decode as the requested error type.
-    #[error("the error value of instance {id} {invalid}")]
+    #[error("the error value of instance {id} cannot be read: {invalid}")]
     ErrorValue {
         /// The instance.
         id: InstanceId,
@@ -266,10 +266,13 @@ impl WaitError {
     }
 }
 
-/// Decodes a value, unless it is encoded: any type that accepts everything would read the code.
+/// Decodes a value, unless it is encoded: a type that accepts any JSON would read the code.
 pub(crate) fn decode<T: DeserializeOwned>(value: &Json) -> Result<T, Invalid> {
     match value.as_encoded() {
-        Some(_) => Err(Invalid::new("is encoded,", "and this client has no codec")),
+        Some(_) => Err(Invalid::new(
+            "it",
+            "is encoded, and this client has no codec",
+        )),
         None => value.decode(),
     }
 }

@@ -1,6 +1,8 @@
 //! Checks documents against the sources.
 //!
 //! - Every piece of Rust and SQL in a guide is a piece of an example, which CI runs.
+//! - The front page of the crate is an example, too.
+//! - The crate's root and its prelude stay small.
 //! - Links lead to files and headings, and the book has every page.
 //! - Every finding has an entry in the runbook.
 //! - Every defect, invariant and decision that is cited by its number exists.
@@ -22,6 +24,44 @@ fn every_piece_of_rust_in_a_guide_is_taken_from_an_example() {
 #[test]
 fn every_piece_of_sql_in_a_guide_is_taken_from_an_example() {
     assert!(pieces_from_examples("sql") > 1);
+}
+
+/// The example runs on both stores. It chooses its store, so that one line differs.
+#[test]
+fn the_front_page_of_the_crate_is_an_example_up_to_its_first_output() {
+    let crate_root = fs::read_to_string(root().join("crates/outlast/src/lib.rs")).unwrap();
+    let documentation = crate_root.lines().map_while(|it| it.strip_prefix("//!"));
+    let page = documentation.skip_while(|it| it.trim() != "```").skip(1);
+    let page: Vec<_> = page
+        .take_while(|it| it.trim() != "```")
+        .filter(|it| !it.trim_start().starts_with("# "))
+        .collect();
+    let page = tokens(&page.join("\n")).replace(
+        r#"Engine::sqlite("shop.db")?"#,
+        "outlast_examples::engine().await?",
+    );
+    let end = page.find("engine.shutdown()").unwrap();
+    let example = root().join("examples/src/bin/first_page.rs");
+    let example = tokens(&fs::read_to_string(example).unwrap());
+    assert!(end > 1_500, "only this is compared: {page}");
+    assert!(
+        example.contains(&page[..end]),
+        "{page}\nis not in\n{example}"
+    );
+}
+
+#[test]
+fn the_root_of_the_crate_has_at_most_50_names_and_the_prelude_25() {
+    let crate_root = fs::read_to_string(root().join("crates/outlast/src/lib.rs")).unwrap();
+    let (root, prelude) = crate_root.split_once("pub mod prelude {").unwrap();
+    let (mut root, prelude) = (public_names(root), public_names(prelude));
+    root.insert("prelude".into());
+    assert!((40..=50).contains(&root.len()), "{}: {root:?}", root.len());
+    assert!(
+        (20..=25).contains(&prelude.len()),
+        "{}: {prelude:?}",
+        prelude.len()
+    );
 }
 
 #[test]
@@ -366,6 +406,46 @@ fn pieces_from_examples(language: &str) -> usize {
         }
     }
     pieces
+}
+
+/// Removes what a formatter may change, and comments.
+fn tokens(code: &str) -> String {
+    let lines = code.lines().map(|line| match line.split_once("//") {
+        Some((code, _)) => code,
+        None => line,
+    });
+    let dense: String = lines.flat_map(str::split_whitespace).collect();
+    dense.replace(",}", "}").replace(",)", ")")
+}
+
+/// Returns the names that the `pub use` and `pub mod` of a source file declare.
+fn public_names(source: &str) -> BTreeSet<String> {
+    let code: Vec<_> = source
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with("//"))
+        .collect();
+    let code = code.join(" ");
+    let statements = code.split(';');
+    let public = statements.filter_map(|it| {
+        let (before, public) = it.split_once("pub ")?;
+        (!before.contains("doc(hidden)")).then_some(public)
+    });
+    let paths = public.filter_map(|it| it.strip_prefix("use ").or(it.strip_prefix("mod ")));
+    let names = paths.flat_map(|path| {
+        let list = path.split_once('{').map(|(_, list)| list);
+        let list = list.unwrap_or(path).trim_end_matches('}').split(',');
+        list.map(|name| {
+            name.rsplit([' ', ':'])
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .collect::<Vec<_>>()
+    });
+    names
+        .filter(|name| !name.is_empty() && name != "}")
+        .collect()
 }
 
 /// Splits a text into lines without their indentation, which differs in a guide.

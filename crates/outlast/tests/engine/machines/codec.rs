@@ -472,7 +472,13 @@ where
     let outsider = Client::new(store.clone());
     let error = output_of(&outsider, leaked).await.unwrap_err();
     let unread = error.downcast::<Vault>().unwrap_err();
-    assert!(matches!(unread, WaitError::Result { .. }), "{unread}");
+    assert!(matches!(unread, WaitError::ErrorValue { .. }), "{unread}");
+    assert!(
+        unread
+            .to_string()
+            .ends_with("it is encoded, and this client has no codec"),
+        "{unread}"
+    );
     let stranger = Client::new(store).codec(keys("k2"));
     let error = output_of(&stranger, leaked).await.unwrap_err();
     assert!(error.to_string().contains("key \"k1\""), "{error}");

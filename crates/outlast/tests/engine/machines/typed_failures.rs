@@ -465,14 +465,14 @@ async fn a_value_that_the_error_type_does_not_read_is_an_error_of_the_wait<
     let later = engine.handle::<LaterPost>(refused.id().get());
     let ended = error_of(&later.await.unwrap()).await;
     let unread = ended.downcast::<LaterPost>().unwrap_err();
-    let WaitError::Result { id, invalid } = &unread else {
+    let WaitError::ErrorValue { id, .. } = &unread else {
         panic!("{unread}");
     };
     assert_eq!(*id, refused.id().get());
-    let message = invalid.to_string();
-    assert!(message.contains("error value"), "{message}");
-    assert!(message.contains("does not decode"), "{message}");
-    assert!(unread.to_string().contains(&format!("instance {id}")));
+    let message = unread.to_string();
+    let start = format!("the error value of instance {id} cannot be read");
+    assert!(message.starts_with(&start), "{message}");
+    assert!(message.contains("missing field `code`"), "{message}");
 }
 
 async fn a_value_that_the_error_type_does_not_read_is_an_error_that_names_child_and_machine<

@@ -234,10 +234,10 @@ async fn two_machines_of_one_name_and_version_are_refused() {
     assert!(matches!(error, SetupError::MachineTwice(_)), "{error:?}");
     let message = error.to_string();
     assert!(
-        message.starts_with("machine fine/1 is registered twice"),
+        message.starts_with("fine/1 is registered twice"),
         "{message}"
     );
-    assert!(message.contains("the next VERSION"), "{message}");
+    assert!(message.contains("the next version"), "{message}");
 }
 
 #[tokio::test]
@@ -256,8 +256,8 @@ async fn a_definition_that_is_registered_twice_is_refused_with_its_name_and_the_
         assert_eq!(
             error.to_string(),
             format!(
-                "machine {definition} is registered twice; give one of them another NAME, \
-                 or the next VERSION if it replaces the other"
+                "{definition} is registered twice; give one of them another name, \
+                 or the next version if it replaces the other"
             )
         );
     }
@@ -275,7 +275,7 @@ async fn machines_jobs_and_workflows_share_one_set_of_names() {
         assert!(matches!(error, SetupError::MachineTwice(_)), "{error:?}");
         let message = error.to_string();
         assert!(message.contains("fine/1 is registered twice"), "{message}");
-        assert!(message.contains("another NAME"), "{message}");
+        assert!(message.contains("another name"), "{message}");
     }
 }
 
