@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
 
 # In the order of their dependencies.
-crates=(outlast-core outlast-conformance outlast-sqlite outlast-postgres outlast outlast-http outlast-cli)
+crates=(outlast-core outlast-conformance outlast-sqlite outlast-postgres outlast-macros outlast outlast-http outlast-cli)
 # A larger package is a mistake.
 kilobytes_max=300
 folder=

@@ -2,7 +2,7 @@
 //!
 //! A [`Codec`] turns states, results, payloads of signals and error texts into bytes before they
 //! leave the process, and back. Set it once: [`Client::codec`](crate::Client::codec),
-//! [`EngineBuilder::codec`](crate::EngineBuilder::codec),
+//! [`EngineBuilder::codec`](crate::engine::EngineBuilder::codec),
 //! [`HarnessBuilder::codec`](crate::testing::HarnessBuilder::codec). Machines do not see it.
 //!
 #![cfg_attr(

@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A value that [`EngineBuilder::provide`](crate::EngineBuilder::provide) was given, shared by
+/// A value that [`EngineBuilder::provide`](crate::engine::EngineBuilder::provide) was given, shared by
 /// all steps.
 ///
 /// A function with `#[job]` or `#[workflow]` takes it as a parameter. Other code calls
@@ -43,7 +43,7 @@ pub struct MissingData {
 
 /// The types of the values that code takes with `data`.
 ///
-/// [`EngineBuilder::start`](crate::EngineBuilder::start) fails when one of them is not provided.
+/// [`EngineBuilder::start`](crate::engine::EngineBuilder::start) fails when one of them is not provided.
 #[derive(Debug, Default)]
 pub struct Needs(Vec<(TypeId, &'static str)>);
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 /// [workflow](crate::Workflow).
 ///
 /// Every machine and every job implements it already. A workflow implements it beside
-/// [`Workflow`], and [`#[workflow]`](crate::workflow) does so for a function.
+/// [`Workflow`], and [`#[workflow]`](macro@crate::workflow) does so for a function.
 ///
 /// ```
 /// use outlast::prelude::*;

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 /// [`Purchase::with(state)`](crate::Machine::with).
 ///
 /// Start it with [`Client::start`](crate::Client::start), or hand it to
-/// [`fan_out`](crate::fan_out), [`Flow::run`](crate::Flow::run) or
+/// [`fan_out`](crate::machine::fan_out), [`Flow::run`](crate::Flow::run) or
 /// [`Flow::spawn`](crate::Flow::spawn).
 ///
 /// ```

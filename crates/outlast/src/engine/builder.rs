@@ -170,7 +170,7 @@ impl EngineBuilder {
 
     /// Provides a value that code takes by its type, as [`Data<T>`](crate::Data).
     ///
-    /// Functions with [`#[job]`](crate::job) and [`#[workflow]`](crate::workflow) take it as a
+    /// Functions with [`#[job]`](macro@crate::job) and [`#[workflow]`](macro@crate::workflow) take it as a
     /// parameter. [`start`](EngineBuilder::start) fails when one of their types is missing.
     pub fn provide<T: Send + Sync + 'static>(mut self, value: T) -> EngineBuilder {
         self.definitions.provide(value);

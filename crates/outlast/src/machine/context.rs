@@ -35,7 +35,7 @@ pub(crate) struct StepHandles {
     pub(crate) cancel_flag: Arc<CancelFlag>,
     /// Cancelled when the engine is about to stop.
     pub(crate) stopping: CancellationToken,
-    /// The values of [`EngineBuilder::provide`](crate::EngineBuilder::provide).
+    /// The values of [`EngineBuilder::provide`](crate::engine::EngineBuilder::provide).
     pub(crate) provided: Provided,
 }
 
@@ -258,7 +258,7 @@ impl Context {
     /// Returns the value of this type that the builder was given.
     ///
     /// A type in [`needs`](super::Machine::needs) is certainly there. Functions with
-    /// [`#[job]`](crate::job) take the value as a parameter.
+    /// [`#[job]`](macro@crate::job) take the value as a parameter.
     pub fn data<T: Send + Sync + 'static>(&self) -> Result<Data<T>, MissingData> {
         self.surroundings.provided.get()
     }

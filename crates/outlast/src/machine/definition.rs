@@ -129,7 +129,7 @@ pub trait Machine: Sized + Send + Sync + 'static {
 
     /// Lists the values that its code takes with [`Context::data`]. Default: none.
     ///
-    /// [`EngineBuilder::start`](crate::EngineBuilder::start) fails when one of them is not
+    /// [`EngineBuilder::start`](crate::engine::EngineBuilder::start) fails when one of them is not
     /// provided.
     fn needs(needs: &mut Needs) {
         let _ = needs;

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// attempt is notified through [`Context::cancelled`]; its result counts if it is an end. A job
 /// with effects to undo should be a [`Machine`].
 ///
-/// [`#[job]`](crate::job) turns an `async fn` into a job. A type with fields implements this trait:
+/// [`#[job]`](macro@crate::job) turns an `async fn` into a job. A type with fields implements this trait:
 ///
 /// ```
 /// use outlast::prelude::*;
@@ -78,7 +78,7 @@ pub trait Job: Send + Sync + 'static {
 
     /// Lists the values that its code takes with [`Context::data`]. Default: none.
     ///
-    /// [`EngineBuilder::start`](crate::EngineBuilder::start) fails when one of them is not
+    /// [`EngineBuilder::start`](crate::engine::EngineBuilder::start) fails when one of them is not
     /// provided.
     fn needs(needs: &mut Needs) {
         let _ = needs;

@@ -358,7 +358,7 @@ impl HarnessBuilder {
         self
     }
 
-    /// Sets the codec; as [`EngineBuilder::codec`](crate::EngineBuilder::codec).
+    /// Sets the codec; as [`EngineBuilder::codec`](crate::engine::EngineBuilder::codec).
     pub fn codec(mut self, codec: impl Codec) -> HarnessBuilder {
         self.store = self.store.map(|client| client.codec(codec));
         self
@@ -366,7 +366,7 @@ impl HarnessBuilder {
 
     /// Sets how many steps of one instance run in a row.
     ///
-    /// As [`EngineBuilder::run_ahead`](crate::EngineBuilder::run_ahead).
+    /// As [`EngineBuilder::run_ahead`](crate::engine::EngineBuilder::run_ahead).
     pub fn run_ahead(mut self, steps: u32) -> HarnessBuilder {
         self.run_ahead = steps;
         self

@@ -12,7 +12,7 @@ pub type FlowResult<T> = Result<T, FlowError>;
 
 /// A workflow: one `async` function whose calls of [`Flow`] are durable.
 ///
-/// [`#[workflow]`](crate::workflow) turns an `async fn` into a workflow. A type with fields
+/// [`#[workflow]`](macro@crate::workflow) turns an `async fn` into a workflow. A type with fields
 /// implements [`Durable`], which names it, and this trait. The value holds the resources of the
 /// function: clients, pools, settings.
 #[diagnostic::on_unimplemented(
@@ -39,7 +39,7 @@ pub trait Workflow: Durable {
 
     /// Lists the values that its code takes with [`Flow::data`]. Default: none.
     ///
-    /// [`EngineBuilder::start`](crate::EngineBuilder::start) fails when one of them is not
+    /// [`EngineBuilder::start`](crate::engine::EngineBuilder::start) fails when one of them is not
     /// provided.
     fn needs(needs: &mut Needs) {
         let _ = needs;

@@ -319,7 +319,7 @@ impl Flow {
     /// Returns the value of this type that the builder was given.
     ///
     /// A type in [`needs`](crate::Workflow::needs) is certainly there. Functions with
-    /// [`#[workflow]`](crate::workflow) take the value as a parameter. Use it inside steps: what
+    /// [`#[workflow]`](macro@crate::workflow) take the value as a parameter. Use it inside steps: what
     /// it answers is not recorded.
     pub fn data<T: Send + Sync + 'static>(&self) -> Result<Data<T>, MissingData> {
         self.0.provided.get()

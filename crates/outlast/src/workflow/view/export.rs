@@ -15,7 +15,7 @@ const FORMAT: u32 = 1;
 
 /// One complete run of a workflow.
 ///
-/// `outlast export` writes it, [`testing::replay`](crate::testing::replay) reads it.
+/// `outlast export` writes it, [`testing::Replay`](crate::testing::Replay) reads it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExportedRun {
     /// The format of this document.

@@ -38,7 +38,7 @@ pub struct PolicyApplied {
     pub policy: ClosePolicy,
     /// The child's status before.
     pub status_before: Option<Status>,
-    /// The call that started it, perhaps in an earlier run. See [`Client::origin`] for when it is
+    /// The call that started it, perhaps in an earlier run. See [`Admin::origin`](crate::client::Admin::origin) for when it is
     /// unknown.
     pub origin: Option<Origin>,
     /// Which end of which parent was the cause.
