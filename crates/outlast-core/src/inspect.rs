@@ -7,7 +7,7 @@ use crate::{
     Barrier, CancelRequest, Child, ClosePolicy, DroppedChild, Event, Family, Finding,
     HistoryRequest, InstanceId, Invalid, JoinProgress, Json, MachineOffer, OperationId, Parent,
     Result, Revision, RoundSummary, RunStats, RunSummary, Scope, SignalId, Status,
-    StepCountRequest, StepCounts, Timestamp, Verb, WorkerId,
+    StepCountRequest, StepCounts, Timestamp, Verb, View, WorkerId,
 };
 use async_trait::async_trait;
 use std::fmt;
@@ -101,6 +101,11 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// Returns the runs that have stored events, in order. A machine has one run.
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>>;
+
+    /// Returns the views of an instance, of all names or of one, by name.
+    ///
+    /// At most [`VIEWS_MAX`](crate::limits::VIEWS_MAX). Empty when there is no such instance.
+    async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>>;
 
     /// Counts a slice of all instances, in the order of their ids, by step and status.
     ///

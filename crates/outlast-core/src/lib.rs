@@ -44,6 +44,7 @@ mod status;
 mod store;
 pub mod text;
 mod verbs;
+mod view;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp, micros};
 pub use doctor::{Finding, Severity, StoredTimes, WriteCheck, size, span};
@@ -90,3 +91,4 @@ pub use verbs::operate::{
 pub use verbs::reap::{Crash, CrashScene, QUARANTINE_AFTER, ReapRequest, Reaped, gave_up};
 pub use verbs::reconcile::{ReconcileRequest, Reconciled};
 pub use verbs::run_stats::{DELAY_BINS, Delays, RunStats, Runs, minute_of};
+pub use view::{NewView, View};

@@ -138,6 +138,12 @@ pub const HISTORY_MAX: usize = 50_000;
 /// Number of events from which a workflow learns that its history is long.
 pub const HISTORY_LONG: usize = 10_000;
 
+/// Views of one instance: they are read as a whole.
+pub const VIEWS_MAX: usize = 20;
+
+/// Bytes of one view: each change writes it anew.
+pub const VIEW_BYTES_MAX: usize = 64 * 1024;
+
 /// Bytes of the event data of one run.
 pub const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 

@@ -117,8 +117,8 @@ pub trait Store: Send + Sync + 'static {
     /// Finished children are counted once per parent: for the current round of a machine, and for
     /// each join set of a workflow. The counts of a workflow never go below 0.
     ///
-    /// Events are appended with an outcome that is written. An outcome that is lost, rejected or
-    /// answered with a cancel appends none.
+    /// Events are appended and views are replaced with an outcome that is written. An outcome that
+    /// is lost, rejected or answered with a cancel writes neither.
     ///
     /// *Atomic* per outcome. The batch is usually one transaction; the store splits it only to
     /// isolate a row that cannot be written. *Fence*: `revision`; a row whose fence does not match

@@ -1,4 +1,4 @@
-//! Histories of workflows: events as parameters of a commit, and pages of events for readers.
+//! Histories and views of workflows: as parameters of a commit, and for readers.
 //!
 //! Commits and readers of histories call this file. Events are appended by the commit of their
 //! outcome and never changed (I14). Their numbers come from the row under the fence.
@@ -10,7 +10,8 @@ use crate::session::Session;
 use crate::session::statement::{self, Parameter, value};
 use crate::verbs::commit::outcome::{number_literal, text_literal};
 use outlast_core::{
-    Commit, Event, HistoryRequest, InstanceId, NewEvent, Result, Rows, RunSummary, limits,
+    Commit, Event, HistoryRequest, InstanceId, NewEvent, NewView, Result, Revision, Rows,
+    RunSummary, View, limits,
 };
 use tokio_postgres::Row;
 
@@ -28,6 +29,15 @@ pub(crate) fn columns(rows: &[&Commit]) -> [Parameter<'static>; 6] {
         texts(rows, |event| event.data.as_str()),
         numbers(rows, |event| event.at.map(|at| at.0)),
     ]
+}
+
+/// Returns the views of outcomes as columns, like [`columns`].
+pub(crate) fn view_columns(rows: &[&Commit]) -> [Parameter<'static>; 2] {
+    let of = |text: fn(&NewView) -> &str| {
+        let literal = |row: &&Commit| text_literal(row.views.iter().map(text));
+        value(rows.iter().map(literal).collect::<Vec<String>>())
+    };
+    [of(|view| &view.name), of(|view| view.data.as_str())]
 }
 
 fn texts(rows: &[&Commit], of: fn(&NewEvent) -> &str) -> Parameter<'static> {
@@ -81,4 +91,22 @@ pub(crate) async fn histories(session: &Session, id: InstanceId) -> Result<Vec<R
         })
     });
     runs.await
+}
+
+pub(crate) async fn views(
+    session: &Session,
+    id: InstanceId,
+    name: Option<&str>,
+) -> Result<Vec<View>> {
+    let call =
+        statement::INSPECT_VIEWS.with([value(id.0), value(name), value(limits::VIEWS_MAX as i64)]);
+    let views = ask_planned(session, "views", call, |row| {
+        Ok(View {
+            name: column(row, "name")?,
+            revision: Revision(column(row, "revision")?),
+            at: time(row, "at")?,
+            data: json(row, "data")?,
+        })
+    });
+    views.await
 }

@@ -27,6 +27,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0010_bounds.sql"),
     include_str!("../migrations/0011_machine_columns.sql"),
     include_str!("../migrations/0012_groups.sql"),
+    include_str!("../migrations/0013_views.sql"),
 ];
 
 /// The version of the schema that this build needs.

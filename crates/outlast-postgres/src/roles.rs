@@ -69,6 +69,12 @@ const TABLES: &[Table] = &[
         reader: "select",
     },
     Table {
+        name: "views",
+        worker: "select, insert, update, delete",
+        enqueuer: "",
+        reader: "select",
+    },
+    Table {
         name: "signals",
         worker: "select, insert, update, delete",
         enqueuer: "",

@@ -22,7 +22,7 @@ use outlast_core::{
     ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, OperationId, Page,
     QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
     Retried, RoundSummary, Rows, RunStats, RunSummary, SignalId, SignalOrInsert, SignalRow,
-    SignalledOrInserted, StepCountRequest, StepCounts, Store, Terminated, Timestamp, Worker,
+    SignalledOrInserted, StepCountRequest, StepCounts, Store, Terminated, Timestamp, View, Worker,
     WorkerId, WriteCheck,
 };
 use std::fmt;
@@ -299,6 +299,10 @@ impl Inspect for Postgres {
 
     async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         history_events::history(&self.session, request).await
+    }
+
+    async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>> {
+        history_events::views(&self.session, id, name).await
     }
 
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {

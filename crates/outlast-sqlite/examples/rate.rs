@@ -226,6 +226,7 @@ fn outcome(claim: ClaimRef, links: Links, left: usize, is_flow: bool) -> Commit 
         links,
         events,
         position: None,
+        views: Vec::new(),
     }
 }
 

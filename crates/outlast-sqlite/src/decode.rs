@@ -7,7 +7,7 @@ use crate::verbs::effects::ChildPosition;
 use outlast_core::{
     Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, JoinProgress, Json,
     Operation, OperationId, Parent, Revision, Signal, SignalId, SignalRow, Status, Timestamp,
-    Until, Worker, WorkerId,
+    Until, View, Worker, WorkerId,
 };
 use rusqlite::Row;
 use rusqlite::types::{FromSql, Type};
@@ -223,6 +223,15 @@ pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
         kind: word(row, "kind")?,
         call: row.get("call")?,
         name: row.get("name")?,
+        data: json(row, "data")?,
+    })
+}
+
+pub(crate) fn view(row: &Row<'_>) -> rusqlite::Result<View> {
+    Ok(View {
+        name: row.get("name")?,
+        revision: Revision(row.get("revision")?),
+        at: Timestamp(row.get("at")?),
         data: json(row, "data")?,
     })
 }

@@ -1,4 +1,4 @@
-//! Histories of workflows: appends the events of a commit, and reads them.
+//! Histories and views of workflows: writes those of a commit, and reads them.
 //!
 //! The commit verb calls it, and the questions of `Inspect`. Events must be written in the
 //! transaction of their outcome, after its fence held (I14). No function here changes an event.
@@ -8,7 +8,8 @@ use crate::error::Fault;
 use crate::inspect::all;
 use crate::tx::Tx;
 use outlast_core::{
-    Event, HistoryPosition, HistoryRequest, InstanceId, NewEvent, Rows, RunSummary, Timestamp,
+    Event, HistoryPosition, HistoryRequest, InstanceId, NewEvent, NewView, Revision, Rows,
+    RunSummary, Timestamp, View, limits,
 };
 use rusqlite::params;
 
@@ -16,6 +17,8 @@ const GROW: &str = include_str!("../sql/history/grow.sql");
 const PLACE: &str = include_str!("../sql/history/place.sql");
 const APPEND: &str = include_str!("../sql/history/append.sql");
 const FORGET: &str = include_str!("../sql/history/forget.sql");
+const PUBLISH: &str = include_str!("../sql/history/publish.sql");
+const VIEWS: &str = include_str!("../sql/inspect/histories/views.sql");
 const HISTORY: &str = include_str!("../sql/inspect/histories/history.sql");
 const HISTORIES: &str = include_str!("../sql/inspect/histories/histories.sql");
 
@@ -85,6 +88,26 @@ pub(crate) fn append(tx: &Tx<'_>, id: InstanceId, events: &[NewEvent]) -> Result
 pub(crate) fn forget(tx: &Tx<'_>, id: InstanceId, last: i32) -> Result<(), Fault> {
     tx.prepare(FORGET)?.execute(params![id.0, last])?;
     Ok(())
+}
+
+/// Writes views with an outcome whose fence held. `revision` is the one after the outcome.
+pub(crate) fn publish(
+    tx: &Tx<'_>,
+    id: InstanceId,
+    revision: Revision,
+    views: &[NewView],
+) -> Result<(), Fault> {
+    for view in views {
+        let values = params![id.0, view.name, revision.0, tx.now.0, view.data.as_str()];
+        tx.prepare(PUBLISH)?.execute(values)?;
+    }
+    Ok(())
+}
+
+/// Returns the views of an instance, of all names or of one.
+pub(crate) fn views(tx: &Tx<'_>, id: InstanceId, name: Option<&str>) -> Result<Vec<View>, Fault> {
+    let values = params![id.0, name, limits::VIEWS_MAX as i64];
+    all(tx, VIEWS, values, decode::view)
 }
 
 /// Returns a page of the events of one run.

@@ -63,6 +63,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "error values",
         sql: include_str!("../migrations/0011_error_values.sql"),
     },
+    Migration {
+        version: 12,
+        name: "views",
+        sql: include_str!("../migrations/0012_views.sql"),
+    },
 ];
 
 /// One schema migration.

@@ -27,7 +27,7 @@ use outlast_core::{
     OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
     Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, SignalId, SignalOrInsert,
     SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store, Terminated, Timestamp,
-    Worker, WorkerId, WriteCheck, limits,
+    View, Worker, WorkerId, WriteCheck, limits,
 };
 use rusqlite::ErrorCode;
 use std::fmt;
@@ -547,6 +547,14 @@ impl Inspect for Sqlite {
         self.admit("history", || request.check())?;
         self.read("history", move |tx| history_events::history(tx, request))
             .await
+    }
+
+    async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>> {
+        let name = name.map(str::to_owned);
+        self.read("views", move |tx| {
+            history_events::views(tx, id, name.as_deref())
+        })
+        .await
     }
 
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {

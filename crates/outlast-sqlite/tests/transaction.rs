@@ -89,6 +89,7 @@ async fn park(store: &Sqlite, claim: ClaimRef) {
         links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
         position: None,
+        views: Vec::new(),
     };
     let answers = store.commit(vec![park].into()).await.unwrap().answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));

@@ -768,6 +768,17 @@ macro_rules! every_rule {
                     a_lost_workflow_outcome_gets_no_pending_cancel,
                     a_parked_workflow_can_be_terminated,
                 }
+                views on One {
+                    a_view_is_read_back_with_the_revision_and_time_of_its_outcome,
+                    an_unchanged_view_keeps_its_revision_and_time,
+                    every_outcome_of_a_workflow_can_publish,
+                    a_lost_outcome_publishes_nothing,
+                    an_outcome_that_yields_to_a_cancel_publishes_nothing,
+                    a_view_that_cannot_be_stored_rejects_only_its_own_outcome,
+                    views_stay_through_new_runs_crashes_and_the_end,
+                    views_are_removed_with_their_instance_and_not_before,
+                    views_of_one_batch_are_kept_apart,
+                }
             }
         }
     };

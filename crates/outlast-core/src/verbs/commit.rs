@@ -5,7 +5,7 @@
 
 use crate::limits::{self, AWAITED_NAMES_MAX, BATCH_MAX, CHILDREN_MAX, Hidden};
 use crate::{
-    CancelRequest, Claim, Flowing, InstanceId, Invalid, Join, Json, NewEvent, NewInstance,
+    CancelRequest, Claim, Flowing, InstanceId, Invalid, Join, Json, NewEvent, NewInstance, NewView,
     QueueNames, Revision, SignalId, Status, Timestamp,
 };
 use std::collections::HashSet;
@@ -43,6 +43,9 @@ pub struct Commit {
     pub events: Vec<NewEvent>,
     /// The position in that history, from the claim.
     pub position: Option<HistoryPosition>,
+    /// Views to write with this outcome or not at all. A value that is stored already stays as it
+    /// is, with its revision.
+    pub views: Vec<NewView>,
 }
 
 /// The position in the history of a run.
@@ -565,13 +568,25 @@ impl Commit {
                 run: claim.run,
                 events: claim.events,
             }),
+            views: Vec::new(),
         }
     }
 
     /// Checks whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
         self.outcome.check()?;
-        NewEvent::check_all(&self.events)
+        NewEvent::check_all(&self.events)?;
+        NewView::check_all(&self.views)?;
+        let has_no_history =
+            self.events.is_empty() && self.position.is_some_and(|it| it.events == 0);
+        if has_no_history && !self.views.is_empty() {
+            // Views are removed with the history of their instance.
+            return Err(Invalid::new(
+                "views",
+                "belong to an instance without a history",
+            ));
+        }
+        Ok(())
     }
 
     /// Checks the size of a batch.

@@ -1,12 +1,13 @@
--- Removes finished instances after their retention, with their signals, operations and histories.
+-- Removes finished instances after their retention, with their signals, operations, histories and
+-- views.
 --
 -- $1 retention in µs  $2 how many
 -- guard   no live parent could still read the instance (docs/protocol.md, defect 6), and no
 --         cascade to its children is left
 -- locks   own rows by time of their end, skipping locked ones
 -- index   instances_finished, instances_pkey, signals_inbox, signals_dedup, signals_pkey,
---         operations_instance, cascades_parent, events_pkey
--- bound   $2, and all events of each
+--         operations_instance, cascades_parent, events_pkey, views_pkey
+-- bound   $2, and all events and views of each
 with
 expired as materialized (
     select i.id, i.finished_at, i.run > 1 or i.events > 0 as has_history
@@ -38,6 +39,9 @@ operations as (
 ),
 events as (
     delete from outlast.events v using expired e where v.instance_id = any (array[e.id]) and e.has_history
+),
+views as (
+    delete from outlast.views v using expired e where v.instance_id = any (array[e.id]) and e.has_history
 ),
 removed as (
     delete from outlast.instances i using expired e where i.id = any (array[e.id])

@@ -1,4 +1,4 @@
--- Deletes finished instances with their signals, operations and histories.
+-- Deletes finished instances with their signals, operations, histories and views.
 --
 -- Skips an instance that its parent may still read, or whose children a cascade must still handle.
 --
@@ -6,8 +6,8 @@
 -- guard   finished; the parent is not live; no cascade is left
 -- locks   own rows by id
 -- index   instances_pkey, signals_inbox, signals_dedup, signals_pkey, operations_instance,
---         cascades_parent, events_pkey
--- bound   BATCH_MAX, and all events of each
+--         cascades_parent, events_pkey, views_pkey
+-- bound   BATCH_MAX, and all events and views of each
 with
 given as materialized (
     select i.id, i.status, i.run > 1 or i.events > 0 as has_history, p.id as parent_id,
@@ -39,6 +39,9 @@ operations as (
 ),
 events as (
     delete from outlast.events v using doomed d where v.instance_id = any (array[d.id]) and d.has_history
+),
+views as (
+    delete from outlast.views v using doomed d where v.instance_id = any (array[d.id]) and d.has_history
 ),
 removed as (
     delete from outlast.instances i using doomed d where i.id = any (array[d.id]) returning i.id

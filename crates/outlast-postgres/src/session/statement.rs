@@ -51,6 +51,7 @@ statements! {
     COMMIT_PARK = "commit/park";
     COMMIT_RELEASE = "commit/release";
     HISTORY_APPEND = "history/append";
+    HISTORY_PUBLISH = "history/publish";
     INBOX_CONSUME = "inbox/consume";
     INBOX_CLEAR = "inbox/clear";
     JOIN = "join/join";
@@ -117,6 +118,7 @@ statements! {
     INSPECT_ROUNDS = "inspect/families/rounds";
     INSPECT_HISTORY = "inspect/histories/history";
     INSPECT_HISTORIES = "inspect/histories/histories";
+    INSPECT_VIEWS = "inspect/histories/views";
     INSPECT_OPERATIONS = "inspect/operations/operations";
     INSPECT_CLOSE_ACTIONS = "inspect/operations/close_actions";
     INSPECT_QUEUES = "inspect/queues/queues";

@@ -213,6 +213,7 @@ pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
         links: Links::UNKNOWN,
         events: Vec::new(),
         position: None,
+        views: Vec::new(),
     }
 }
 

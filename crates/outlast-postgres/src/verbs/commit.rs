@@ -5,7 +5,7 @@
 //! A commit is one pipeline of statements in the order of their locks:
 //!
 //! - lock the rows;
-//! - append events to histories;
+//! - append events to histories, and write views;
 //! - insert children;
 //! - consume signals;
 //! - write the rows;
@@ -190,9 +190,10 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
         let all: Vec<ClaimRef> = batch.iter().map(|commit| commit.claim).collect();
         calls.push(statement::COMMIT_LOCK.with([value(ids_of(&all))]));
     }
-    // These three leave the revision alone, so the fence still matches after them. Children become
+    // These four leave the revision alone, so the fence still matches after them. Children become
     // visible with the commit: none of them can end before its parent is parked.
     calls.extend(workflow_outcome::appending(batch));
+    calls.extend(workflow_outcome::publishing(batch));
     calls.extend(spawning(batch));
     calls.extend(consuming(batch));
     // Before any row ends: a workflow of this batch may wait for a child that ends in this batch.
@@ -252,7 +253,7 @@ fn looks_before_it_writes(commit: &Commit) -> bool {
         WrittenBy::Proceed => false,
         WrittenBy::Flow | WrittenBy::ContinueAsNew => true,
     };
-    looks || consumes_some(commit)
+    looks || !commit.views.is_empty() || consumes_some(commit)
 }
 
 /// Returns whether the outcome consumes signals of an inbox that stays.

@@ -161,6 +161,7 @@ impl Decision {
                 false => Vec::new(),
             },
             position: None,
+            views: Vec::new(),
         }
     }
 

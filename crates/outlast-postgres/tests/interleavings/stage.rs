@@ -354,6 +354,7 @@ impl World {
             links: Links::UNKNOWN,
             events: Vec::new(),
             position: None,
+            views: Vec::new(),
         };
         let committed = self.store.commit(vec![commit].into()).await;
         committed.expect("the outcome is committed");

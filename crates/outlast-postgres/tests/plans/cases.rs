@@ -188,6 +188,16 @@ fn committing(rows: usize) -> Vec<Case> {
             format!("{running}, {no}, {}", events(rows)),
         ),
         case(
+            "history/publish",
+            20,
+            "bigint[], bigint[], boolean[], text[], text[]",
+            format!(
+                "{running}, {no}, {}, {}",
+                same("{progress,stage}", rows),
+                same("{1,2}", rows)
+            ),
+        ),
+        case(
             "commit/advance_workflow",
             14,
             PROCEED,
@@ -647,6 +657,12 @@ fn reading(rows: usize) -> Vec<Case> {
             1,
             "bigint, integer",
             format!("{FAMILY}, 10"),
+        ),
+        case(
+            "inspect/histories/views",
+            1,
+            "bigint, text, integer",
+            format!("{FAMILY}, null, 20"),
         ),
         case(
             "inspect/instances/list",

@@ -234,6 +234,7 @@ pub(crate) async fn run_ahead(
                 links: Links::UNKNOWN,
                 events,
                 position: None,
+                views: Vec::new(),
             }
         });
         store

@@ -14,6 +14,7 @@ const DUE: &str = include_str!("../../sql/collect/due.sql");
 const REMOVE_INSTANCE: &str = include_str!("../../sql/collect/remove_instance.sql");
 const REMOVE_SIGNALS: &str = include_str!("../../sql/collect/remove_signals.sql");
 const REMOVE_EVENTS: &str = include_str!("../../sql/collect/remove_events.sql");
+const REMOVE_VIEWS: &str = include_str!("../../sql/collect/remove_views.sql");
 const REMOVE_OPERATIONS: &str = include_str!("../../sql/collect/remove_operations.sql");
 const REMOVE_STRAY_OPERATIONS: &str = include_str!("../../sql/collect/remove_stray_operations.sql");
 
@@ -38,13 +39,14 @@ pub(crate) fn collect(tx: &Tx<'_>, request: CollectRequest) -> Result<Collected,
     })
 }
 
-/// Removes a finished instance with its signals, events and operations.
+/// Removes a finished instance with its signals, events, views and operations.
 ///
 /// The caller has checked that it has finished and may go. Only the last statement checks it
 /// again: a live instance would lose its inbox.
 pub(crate) fn remove(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
     tx.prepare(REMOVE_SIGNALS)?.execute([id.0])?;
     tx.prepare(REMOVE_EVENTS)?.execute([id.0])?;
+    tx.prepare(REMOVE_VIEWS)?.execute([id.0])?;
     tx.prepare(REMOVE_OPERATIONS)?.execute([id.0])?;
     tx.prepare(REMOVE_INSTANCE)?.execute([id.0])?;
     Ok(())

@@ -225,6 +225,7 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         | Outcome::Wait { .. }
         | Outcome::FanOut { .. } => history_events::append(tx, claim.id, &commit.events)?,
     }
+    history_events::publish(tx, claim.id, claim.revision.next(), &commit.views)?;
     // After the look of a park, which leaves the received signals out.
     if commit.outcome.consumes() {
         inbox::consume(tx, claim.id, &commit.received)?;

@@ -76,6 +76,7 @@ pub(crate) fn done(claim: ClaimRef) -> Commit {
         links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
         position: None,
+        views: Vec::new(),
     }
 }
 
@@ -92,6 +93,7 @@ pub(crate) fn next(claim: ClaimRef, state: &str, proceed: Proceed) -> Commit {
         links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
         position: None,
+        views: Vec::new(),
     }
 }
 

@@ -47,6 +47,7 @@ mod sentence;
 mod signals;
 mod start;
 mod tree;
+mod views;
 mod wait;
 
 pub use crate::definition::Address;
@@ -55,5 +56,6 @@ pub use handle::{Handle, HistoryQuery, Outputting, Settling};
 pub use queries::Listing;
 pub use signals::{Sent, Signalling, SignallingOrStarting};
 pub use tree::{Tree, TreeLimits};
+pub use views::{ViewOf, Viewing};
 
 pub(crate) use definition::Backend;

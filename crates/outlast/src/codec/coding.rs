@@ -11,7 +11,7 @@ use super::value::{SignalTarget, StatePlace, Unreadable, Unwritable, Value};
 use super::{Codec, CodecError};
 use outlast_core::{
     Child, Claim, Error, Event, Instance, InstanceId, Json, NewEvent, NewInstance, NewSignal,
-    Outcome, Revision, SignalOrInsert, SignalRow, Target,
+    NewView, Outcome, Revision, SignalOrInsert, SignalRow, Target, View,
 };
 use std::sync::Arc;
 
@@ -212,6 +212,21 @@ impl Coding {
         Ok(events)
     }
 
+    /// Encodes the views that an outcome of this claim publishes.
+    pub(crate) fn encode_views(
+        &self,
+        claim: &Claim,
+        mut views: Vec<NewView>,
+    ) -> Result<Vec<NewView>, Unwritable> {
+        if let Some(codec) = self.0.as_deref() {
+            for view in &mut views {
+                let value = Value::view(&claim.machine, claim.id, &view.name);
+                view.data = value.encode(codec, &view.data)?;
+            }
+        }
+        Ok(views)
+    }
+
     /// Encodes the children that an outcome of this claim starts, each bound to its position.
     ///
     /// A prepared child is bound again.
@@ -352,6 +367,24 @@ impl Coding {
         for event in events {
             let data = Value::event(machine, id, event).read_or_refuse(&**codec, &event.data);
             event.data = data.map_err(|unreadable| unreadable.during(operation))?;
+        }
+        Ok(())
+    }
+
+    /// Decodes views. A changed view is refused in its place.
+    pub(crate) fn decode_views(
+        &self,
+        machine: &str,
+        id: InstanceId,
+        views: &mut [View],
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let Some(codec) = &self.0 else {
+            return Ok(());
+        };
+        for view in views {
+            let data = Value::view(machine, id, &view.name).read_or_refuse(&**codec, &view.data);
+            view.data = data.map_err(|unreadable| unreadable.during(operation))?;
         }
         Ok(())
     }

@@ -168,6 +168,11 @@ pub enum Spot<'a> {
         /// The name of the call.
         name: &'a str,
     },
+    /// A view.
+    View {
+        /// Its name.
+        name: &'a str,
+    },
 }
 
 /// The kind of an encoded value.
@@ -183,6 +188,8 @@ pub enum Kind {
     Error,
     /// The data of an event.
     Event,
+    /// The value of a view.
+    View,
 }
 
 impl Kind {
@@ -194,6 +201,7 @@ impl Kind {
             Kind::Signal => "signal",
             Kind::Error => "error",
             Kind::Event => "event",
+            Kind::View => "view",
         }
     }
 }
@@ -258,6 +266,10 @@ impl Spot<'_> {
                     data.extend_from_slice(&number.to_be_bytes());
                 }
                 put_text(data, kind.as_str());
+                put_text(data, name);
+            }
+            Spot::View { name } => {
+                data.push(b'v');
                 put_text(data, name);
             }
         }
@@ -366,6 +378,8 @@ mod tests {
             old(Kind::Signal, "a", None),
             old(Kind::Event, "a", one),
             at(Spot::Whole),
+            at(Spot::View { name: "a" }),
+            at(Spot::View { name: "b" }),
             event(1, 1, done, Some(1), "a"),
             event(2, 1, done, Some(1), "a"),
             event(1, 2, done, Some(1), "a"),

@@ -30,7 +30,7 @@ enum ExactPlace<'a> {
     Whole,
     State(StatePlace<'a>),
     Signal(SignalTarget<'a>),
-    Event(Spot<'a>),
+    Spot(Spot<'a>),
 }
 
 /// The place of a state. Facts that the reader does not know are not compared.
@@ -121,7 +121,7 @@ impl<'a> Value<'a> {
             kind: Kind::Event,
             name: machine,
             instance: Some(instance),
-            exact: ExactPlace::Event(Spot::Event {
+            exact: ExactPlace::Spot(Spot::Event {
                 run: event.run,
                 seq: event.seq,
                 kind: event.kind,
@@ -142,13 +142,23 @@ impl<'a> Value<'a> {
             kind: Kind::Event,
             name: machine,
             instance: Some(instance),
-            exact: ExactPlace::Event(Spot::Event {
+            exact: ExactPlace::Spot(Spot::Event {
                 run,
                 seq,
                 kind: event.kind,
                 call: event.call,
                 name: &event.name,
             }),
+        }
+    }
+
+    /// Creates the place of a view.
+    pub(super) fn view(machine: &'a str, instance: InstanceId, name: &'a str) -> Value<'a> {
+        Value {
+            kind: Kind::View,
+            name: machine,
+            instance: Some(instance),
+            exact: ExactPlace::Spot(Spot::View { name }),
         }
     }
 
@@ -181,7 +191,7 @@ impl<'a> Value<'a> {
     /// Returns the header of the value.
     fn header(&self) -> Result<Option<String>, Invalid> {
         let header = match &self.exact {
-            ExactPlace::Whole | ExactPlace::Event(_) => return Ok(None),
+            ExactPlace::Whole | ExactPlace::Spot(_) => return Ok(None),
             ExactPlace::State(visit) => serde_json::to_string(&StateHeader(
                 visit.step.unwrap_or_default().into(),
                 visit.version.unwrap_or_default(),
@@ -282,8 +292,9 @@ impl<'a> Value<'a> {
     fn unframed<'b>(&self, envelope: &Envelope, bytes: &'b [u8]) -> Option<&'b str> {
         let text = std::str::from_utf8(bytes).ok()?;
         match (&self.exact, envelope.form) {
-            (ExactPlace::Whole | ExactPlace::Event(_), _)
-            | (ExactPlace::Signal(_), Form::First) => Some(text),
+            (ExactPlace::Whole | ExactPlace::Spot(_), _) | (ExactPlace::Signal(_), Form::First) => {
+                Some(text)
+            }
             (ExactPlace::State(visit), Form::First) => {
                 let (step, state) = text.split_once(HEADER_END)?;
                 fits(visit.step, step).then_some(state)
@@ -365,7 +376,7 @@ impl<'a> Value<'a> {
             ExactPlace::Whole
             | ExactPlace::State(_)
             | ExactPlace::Signal(_)
-            | ExactPlace::Event(_) => Binding::Nothing,
+            | ExactPlace::Spot(_) => Binding::Nothing,
         }
     }
 
@@ -389,7 +400,7 @@ impl<'a> Value<'a> {
             });
         }
         let spot = match (binding, &self.exact) {
-            (Binding::Instance | Binding::Nothing, ExactPlace::Event(spot)) => *spot,
+            (Binding::Instance | Binding::Nothing, ExactPlace::Spot(spot)) => *spot,
             (Binding::Instance | Binding::Nothing, _) => Spot::Whole,
             (Binding::Child, ExactPlace::State(visit)) => {
                 let (parent, round, position) = visit.child.ok_or(CodecError::Changed)?;
@@ -417,6 +428,7 @@ impl<'a> Value<'a> {
         let of = match self.kind {
             Kind::State | Kind::Result | Kind::Error => format!("the {}", self.kind.as_str()),
             Kind::Event => "an event".to_owned(),
+            Kind::View => "a view".to_owned(),
             Kind::Signal => format!("the payload of signal {:?}", self.name),
         };
         let what = match self.instance {

@@ -442,10 +442,13 @@ impl Executor {
         let events = decided.events;
         let encoded = coding.encode_outcome(claim, outcome.clone());
         let encoded_events = coding.encode_events(claim, events.clone());
-        let encoded = match encoded.and_then(|outcome| Ok((outcome, encoded_events?))) {
-            Ok((outcome, events)) => Decided {
+        let encoded_views = coding.encode_views(claim, decided.views);
+        let encoded = encoded.and_then(|outcome| Ok((outcome, encoded_events?, encoded_views?)));
+        let encoded = match encoded {
+            Ok((outcome, events, views)) => Decided {
                 outcome,
                 events,
+                views,
                 received: decided.received,
                 answers_cancel: decided.answers_cancel,
             },
@@ -482,6 +485,7 @@ impl Executor {
     ) -> impl Future<Output = Written> + Send + 'a {
         let mut commit = Commit::of(claim, decided.outcome);
         commit.events = decided.events;
+        commit.views = decided.views;
         if let Some(received) = decided.received {
             commit.received = received;
         }

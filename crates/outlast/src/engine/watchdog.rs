@@ -137,6 +137,7 @@ impl Watchdog {
             links: Links::UNKNOWN,
             events: Vec::new(),
             position: None,
+            views: Vec::new(),
         };
         let committed = self.node.store().commit(vec![commit].into()).await?;
         self.node.leave_behind(code);

@@ -8,8 +8,8 @@ use crate::error::SetupError;
 use crate::workflow::{Begun, Session, Workflow};
 use async_trait::async_trait;
 use outlast_core::{
-    Claim, Invalid, MachineOffer, MachineVersion, NewEvent, Outcome, SignalId, WORKFLOW_STEP,
-    limits,
+    Claim, Invalid, MachineOffer, MachineVersion, NewEvent, NewView, Outcome, SignalId,
+    WORKFLOW_STEP, limits,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -150,6 +150,8 @@ pub(crate) struct Decided {
     pub(crate) received: Option<Vec<SignalId>>,
     /// Whether it answers a cancel; `None` answers the pending one, if any.
     pub(crate) answers_cancel: Option<bool>,
+    /// The views to write.
+    pub(crate) views: Vec<NewView>,
 }
 
 impl Decided {
@@ -160,6 +162,7 @@ impl Decided {
             events: Vec::new(),
             received: None,
             answers_cancel: None,
+            views: Vec::new(),
         }
     }
 

@@ -34,6 +34,7 @@ use std::time::{Duration, SystemTime};
 /// | wait for the first of several calls | [`select`](Flow::select) |
 /// | sleep; bound a wait | [`sleep`](Flow::sleep), [`deadline`](Flow::deadline) |
 /// | wait for a signal | [`signal`](Flow::signal) |
+/// | show how far it is | [`publish`](Flow::publish) |
 /// | read the time | [`now`](Flow::now) |
 /// | draw random values | [`random`](Flow::random), [`uuid`](Flow::uuid) |
 /// | change the code under running instances | [`version`](Flow::version) |
@@ -242,6 +243,47 @@ impl Flow {
             work: None,
         });
         Call::new(self, parts)
+    }
+
+    /// Publishes a value for others to read at any time, under a name.
+    ///
+    /// It is no call and leaves no event. The value that stands when the workflow waits, or has run
+    /// a step, is written with that commit, if it changed. [`Handle::view`](crate::Handle::view)
+    /// reads it without a worker: also while the workflow waits or is blocked, and after its end.
+    ///
+    /// A workflow has at most [`VIEWS_MAX`](outlast_core::limits::VIEWS_MAX) views of
+    /// [`VIEW_BYTES_MAX`](outlast_core::limits::VIEW_BYTES_MAX) bytes.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[job]
+    /// async fn pack(item: u32) -> std::io::Result<()> {
+    ///     Ok(())
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn pack_all(flow: Flow, items: Vec<u32>) -> FlowResult<()> {
+    ///     for (packed, item) in items.iter().enumerate() {
+    ///         flow.publish("packed", &packed)?;
+    ///         flow.run(pack::with(*item)).await?;
+    ///     }
+    ///     flow.publish("packed", &items.len())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> outlast::Result<()> {
+    /// # let engine = Engine::sqlite_in_memory()?.register(pack_all).register(pack).start().await?;
+    /// # let parcel = engine.start(pack_all::with(vec![1, 2])).await?;
+    /// # parcel.output().await?;
+    /// let packed = parcel.view::<usize>("packed").await?.map(|view| view.value);
+    /// assert_eq!(packed, Some(2));
+    /// # engine.shutdown().await
+    /// # }
+    /// ```
+    pub fn publish<T: Serialize + ?Sized>(&self, name: &str, value: &T) -> FlowResult<()> {
+        let value =
+            Json::of(value).map_err(|invalid| invalid.within(format_args!("view {name:?}")));
+        let published = value.and_then(|value| self.lock().views.publish(name, value));
+        published.map_err(FlowError::invalid)
     }
 
     /// Returns the time of the last event of this workflow, by the database's clock.

@@ -30,10 +30,11 @@ impl Tables {
         })
     }
 
-    /// Removes an instance with its signals, events and operations.
+    /// Removes an instance with its signals, events, views and operations.
     pub(super) fn remove(&mut self, id: InstanceId) {
         self.instances.remove(&id);
         self.histories.remove(&id);
+        self.views.remove(&id);
         self.signals.retain(|_, signal| signal.target != id);
         self.operations
             .retain(|operation| operation.instance != Some(id));

@@ -60,8 +60,10 @@ impl Tables {
             links: _,
             events,
             position: _,
+            views,
         } = commit;
         self.append(id, events, now);
+        self.publish(id, views, now);
         let woken = &mut effects.woken;
         match outcome {
             Outcome::Next {

@@ -1,8 +1,9 @@
-//! Histories of workflows.
+//! Histories and views of workflows.
 
 use super::Tables;
 use outlast_core::{
-    Event, HistoryRequest, InstanceId, NewEvent, Result, Rows, RunSummary, Timestamp, limits,
+    Event, HistoryRequest, InstanceId, NewEvent, NewView, Result, Rows, RunSummary, Timestamp,
+    View, limits,
 };
 
 impl Tables {
@@ -23,6 +24,35 @@ impl Tables {
                 data: event.data,
             });
         }
+    }
+
+    /// Writes views, with the revision that their outcome has given the row.
+    pub(super) fn publish(&mut self, id: InstanceId, views: Vec<NewView>, now: Timestamp) {
+        let Some(row) = self.instances.get(&id) else {
+            return;
+        };
+        for NewView { name, data } in views {
+            let stored = self.views.entry(id).or_default();
+            if stored.get(&name).is_some_and(|view| view.data == data) {
+                continue;
+            }
+            let view = View {
+                name: name.clone(),
+                revision: row.revision,
+                at: now,
+                data,
+            };
+            stored.insert(name, view);
+        }
+    }
+
+    pub(super) fn views_of(&self, id: InstanceId, name: Option<&str>) -> Vec<View> {
+        let views = self.views.get(&id).into_iter().flat_map(|it| it.values());
+        views
+            .filter(|view| name.is_none_or(|name| view.name == name))
+            .take(limits::VIEWS_MAX)
+            .cloned()
+            .collect()
     }
 
     /// Removes the histories that are older than the last runs.

@@ -6,7 +6,7 @@ use outlast_core::{
     Child, Count, Deadline, Event, Family, Filter, HistoryRequest, Inspect, Instance, InstanceId,
     Json, ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, Rows,
     RunStats, RunSummary, SignalId, SignalRow, Status, StepCountRequest, StepCounts, Timestamp,
-    Worker, limits,
+    View, Worker, limits,
 };
 use std::collections::BTreeSet;
 
@@ -107,6 +107,10 @@ impl Inspect for Model {
 
     async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         self.alone("history", |tables, _| tables.history(request))
+    }
+
+    async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>> {
+        self.alone("views", |tables, _| Ok(tables.views_of(id, name)))
     }
 
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {

@@ -4,7 +4,7 @@ use super::cascade::Cascade;
 use super::effects::Effects;
 use outlast_core::{
     Error, Event, Instance, InstanceId, Operation, QueueNames, Result, RunStats, Scope, SignalId,
-    SignalRow, Status, Timestamp, Worker, WorkerId, limits,
+    SignalRow, Status, Timestamp, View, Worker, WorkerId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,8 @@ pub(crate) struct Tables {
     pub(crate) signals: BTreeMap<SignalId, SignalRow>,
     /// Events by run, then in order.
     pub(crate) histories: BTreeMap<InstanceId, Vec<Event>>,
+    /// Views by name.
+    pub(crate) views: BTreeMap<InstanceId, BTreeMap<String, View>>,
     pub(crate) workers: BTreeMap<WorkerId, Worker>,
     /// The crashes in a row that count towards the bound. An instance without any has no entry.
     pub(crate) crashes_counted: BTreeMap<InstanceId, i32>,

@@ -208,6 +208,7 @@ impl Pair {
                     links: claim.links(),
                     events: Vec::new(),
                     position: None,
+                    views: Vec::new(),
                 };
                 let commits = claimed.claims.iter().map(done).collect();
                 self.send(Call::Commit(commits)).await?;

@@ -7,7 +7,7 @@ mod signal_or_insert;
 use super::calls::{Call, Reply};
 use super::state::State;
 use super::steps::{self, Decision, Kind, Letter, Pick, QUEUES, Row, Step};
-use flows::{events, fitting, flow};
+use flows::{events, fitting, flow, views};
 use links::{answers_cancel, links};
 use outlast_core::{
     Answer, CascadeRequest, Claim, ClaimOffer, ClaimRef, ClaimRequest, CollectRequest, Commit,
@@ -326,6 +326,7 @@ impl Sender {
                 links: links(claim.id, decision.claim, state),
                 events: events(decision.events, decision.claim, now),
                 position: position(decision.claim, row),
+                views: views(decision.events, decision.claim),
             });
         }
         keep_keys_apart(&mut commits, state);

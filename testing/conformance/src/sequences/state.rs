@@ -6,7 +6,7 @@ use crate::Database;
 use futures_util::future::{try_join, try_join_all, try_join4};
 use outlast_core::{
     Event, Filter, HistoryRequest, Instance, InstanceId, ListRequest, Operation, QueueSummary,
-    Result, RunSummary, SignalRow, Worker, limits,
+    Result, RunSummary, SignalRow, View, Worker, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,11 +22,12 @@ pub(super) struct State {
     pub(super) histories: BTreeMap<InstanceId, History>,
 }
 
-/// The history of an instance, of all stored runs.
+/// The history of an instance, of all stored runs, and its views.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
     pub(super) runs: Vec<RunSummary>,
     pub(super) events: Vec<Event>,
+    pub(super) views: Vec<View>,
 }
 
 impl History {
@@ -35,7 +36,9 @@ impl History {
         let runs = self.runs.iter().map(|run| format!("{run:?}"));
         let events = self.events.iter();
         let events = events.map(|it| format!("{it:?} {}", it.data.as_str()));
-        runs.chain(events).collect()
+        let views = self.views.iter();
+        let views = views.map(|it| format!("{it:?} {}", it.data.as_str()));
+        runs.chain(events).chain(views).collect()
     }
 
     async fn read(store: &dyn Database, id: InstanceId) -> Result<(InstanceId, History)> {
@@ -50,7 +53,13 @@ impl History {
             };
             events.extend(store.history(request).await?);
         }
-        Ok((id, History { runs, events }))
+        let views = store.views(id, None).await?;
+        let history = History {
+            runs,
+            events,
+            views,
+        };
+        Ok((id, history))
     }
 }
 

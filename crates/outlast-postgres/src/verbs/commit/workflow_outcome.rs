@@ -70,6 +70,19 @@ pub(crate) fn appending<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     Some(statement::HISTORY_APPEND.with(parameters))
 }
 
+/// Writes the views that are published with outcomes.
+pub(crate) fn publishing<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
+    let mut rows: Vec<&'a Commit> = batch.to_vec();
+    rows.retain(|commit| !commit.views.is_empty());
+    if rows.is_empty() {
+        return None;
+    }
+    let mut parameters = claimed(&rows);
+    parameters.push(yielding(&rows));
+    parameters.extend(history_events::view_columns(&rows));
+    Some(statement::HISTORY_PUBLISH.with(parameters))
+}
+
 /// Writes the rows that go on or finish.
 pub(crate) fn proceeding<'a>(batch: &[&'a Commit]) -> Option<Call<'a>> {
     let mut rows = written(batch, WrittenBy::Proceed)?;

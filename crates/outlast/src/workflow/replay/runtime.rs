@@ -16,6 +16,7 @@ mod event_log;
 mod open_calls;
 mod record;
 mod registration;
+mod views;
 
 pub(in crate::workflow) use calls::{
     Answered, Ask, AwaitedCalls, ChildStart, IssuedCall, NewCall, WaitCall, WaitKind,
@@ -30,6 +31,7 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
+use views::Views;
 
 /// The instance and run that this is about.
 #[derive(Clone, Debug)]
@@ -109,6 +111,7 @@ pub(crate) struct Runtime {
     kept_wakers: Vec<Waker>,
     pub(in crate::workflow) handle: Option<tokio::runtime::Handle>,
     pub(in crate::workflow) step_timeout: Duration,
+    pub(in crate::workflow) views: Views,
 }
 
 /// Whether steps may run: everything that led to them is written.
@@ -177,6 +180,7 @@ impl Runtime {
             kept_wakers: Vec::new(),
             handle: None,
             step_timeout: Duration::MAX,
+            views: Views::default(),
         }
     }
 

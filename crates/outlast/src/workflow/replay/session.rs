@@ -272,13 +272,14 @@ impl Session {
         self.record(event(kind, Some(call), &signal.name, &consumed, at));
     }
 
-    /// Creates the decision with an outcome and all unwritten events.
+    /// Creates the decision with an outcome, all unwritten events and all unwritten views.
     fn decided(&self, outcome: Outcome) -> Decided {
         let mut runtime = self.flow.lock();
         Decided {
             events: runtime.history.take_unwritten(),
             received: Some(runtime.consumed.clone()),
             answers_cancel: Some(self.answers_cancel),
+            views: runtime.views.unwritten(),
             outcome,
         }
     }

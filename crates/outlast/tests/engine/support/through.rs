@@ -11,7 +11,7 @@ use outlast::store::{
     Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled,
     Release, Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, SignalId,
     SignalOrInsert, SignalRow, SignalledOrInserted, Status, StepCountRequest, StepCounts, Store,
-    Terminated, Timestamp, Worker, WorkerId, WriteCheck,
+    Terminated, Timestamp, View, Worker, WorkerId, WriteCheck,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -416,6 +416,10 @@ impl<S: Store + Inspect> Inspect for Through<S> {
 
     async fn history(&self, request: HistoryRequest) -> Result<Rows<Event>> {
         self.store.history(request).await
+    }
+
+    async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>> {
+        self.store.views(id, name).await
     }
 
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {

@@ -47,6 +47,7 @@ fn carries() -> Script {
         failed.unwrap_err();
         let group = flow.all(vec![flow.run(echo::with(mark.clone()))]).await?;
         let Told(received) = flow.signal::<Told>().await?;
+        flow.publish("mark", &mark)?;
         flow.sleep(SECOND).await?;
         if flow.run_number() == 1 {
             return flow.continue_as_new(&mark);
@@ -77,6 +78,8 @@ async fn carried(mut harness: Harness) -> Value {
     assert_eq!(data(step), json!({"result": MARK}));
     let consumed = only_event(&events, EventKind::SignalConsumed);
     assert_eq!(data(consumed)["payload"], MARK);
+    let view = harness.client().admin().views(id).await.unwrap().remove(0);
+    assert_eq!(view.data.decode::<String>().unwrap(), MARK);
     output(&get(&harness, id).await)
 }
 

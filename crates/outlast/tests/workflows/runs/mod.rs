@@ -3,4 +3,5 @@
 mod cancelling;
 mod continue_as_new;
 mod engines;
+mod publishing;
 mod views;

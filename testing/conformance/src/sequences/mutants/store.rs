@@ -440,6 +440,10 @@ impl Inspect for Mutant {
         self.model.history(request).await
     }
 
+    async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>> {
+        self.model.views(id, name).await
+    }
+
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {
         self.model.histories(id).await
     }

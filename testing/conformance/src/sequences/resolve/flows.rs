@@ -5,7 +5,7 @@ use super::super::steps::{self, Flowing, JoinProgress, JoinSet, Kind, Parking, P
 use super::{has_ended, new_instances, pick};
 use outlast_core::{
     ChildRange, Due, EventKind, Flowing as Next, Instance, InstanceId, JoinSet as Part, JoinSets,
-    NewEvent, Outcome, Park, Proceed, Timestamp,
+    NewEvent, NewView, Outcome, Park, Proceed, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -205,6 +205,17 @@ fn awaited_part(places: &[Place], wanted: &JoinSet) -> Option<Part> {
         children: places.iter().filter_map(|place| place.id).collect(),
         count: i32::try_from(count).ok()?,
     })
+}
+
+/// Makes views for an outcome with `events` events, often the same ones again.
+pub(super) fn views(events: usize, seed: Pick) -> Vec<NewView> {
+    // An outcome without events may be that of an instance without a history.
+    let count = if events == 0 { 0 } else { seed % 3 };
+    let view = |n: usize| NewView {
+        name: ["progress", "stage"][n].to_owned(),
+        data: steps::state(["one", "two", "three"][seed / 3 % 3]),
+    };
+    (0..count).map(view).collect()
 }
 
 /// Makes `n` events, some with a time before `now`.

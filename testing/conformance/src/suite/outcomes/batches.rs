@@ -53,6 +53,7 @@ pub async fn an_insert_can_claim_its_rows(subject: &Subject) {
         links: outlast_core::Links::UNKNOWN,
         events: Vec::new(),
         position: None,
+        views: Vec::new(),
     };
     subject.commit_all(vec![commit]).await;
     assert_eq!(subject.status(id).await, Status::Done);

@@ -99,6 +99,7 @@ async fn wait_again(
         links: claim.links(),
         events: Vec::new(),
         position: None,
+        views: Vec::new(),
     };
     match subject.commit_all(vec![commit]).await.answers.remove(0) {
         Answer::Committed { status, .. } => status,
@@ -527,6 +528,7 @@ pub async fn an_outcome_does_not_consume_signals_of_another_instance(subject: &S
         links: claim.links(),
         events: Vec::new(),
         position: None,
+        views: Vec::new(),
     };
     let answers = subject.commit_all(vec![commit]).await.answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));

@@ -7,3 +7,4 @@ pub mod histories;
 pub mod join_sets;
 pub mod outcomes;
 pub mod parks;
+pub mod views;

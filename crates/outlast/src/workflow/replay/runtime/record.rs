@@ -198,6 +198,7 @@ impl Runtime {
         self.now = latest.map_or(self.now, |latest| self.now.max(latest));
         self.was_blocked_by = None;
         self.consumed.clear();
+        self.views.wrote();
     }
 
     /// Takes back events that were not written.
