@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Tree(commands::instances::tree::TreeArgs),
     /// Show the history of an instance
     History(commands::instances::histories::HistoryArgs),
+    /// Show the values that a workflow has published
+    Views(commands::instances::views::ViewsArgs),
     /// Export a run of a workflow with its history as JSON, to replay it in a test
     Export(commands::instances::histories::ExportArgs),
     /// Restart failed or cancelled instances at the step where they ended

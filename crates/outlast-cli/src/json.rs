@@ -4,7 +4,7 @@ mod family;
 mod workflow_view;
 
 pub(crate) use family::family;
-pub(crate) use workflow_view::{EventObject, call, origin, run, waits};
+pub(crate) use workflow_view::{EventObject, ViewObject, call, origin, run, waits};
 
 use crate::format::rfc3339;
 use family::{BarrierObject, CancelObject, ParentObject};

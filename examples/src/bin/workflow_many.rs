@@ -31,7 +31,9 @@ async fn import(flow: Flow, files: u32) -> FlowResult<String> {
     let loads: Vec<_> = (0..files)
         .map(|file| flow.run(load_file::with(file)))
         .collect();
+    flow.publish("stage", "loading")?;
     let bytes = flow.all(loads).window(4).await?;
+    flow.publish("stage", "watching")?;
 
     // Signals the child once, however often this code runs again.
     watcher.child().signal(Finish).await?;
@@ -98,6 +100,8 @@ async fn main() -> outlast::Result<()> {
     println!("{at_once} files at a time");
     assert!((1..=4).contains(&at_once));
 
+    let stage = files.view::<String>("stage").await?;
+    assert_eq!(stage.map(|view| view.value).as_deref(), Some("watching"));
     println!("it has {} events", files.instance().await?.events);
     engine.shutdown().await
 }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::{Logs, Output};
 use crate::{demo, top};
 use database::{collect, doctor, migrate};
-use instances::{get, histories, insert, list, signal, tree, watch};
+use instances::{get, histories, insert, list, signal, tree, views, watch};
 use operations::end_instances::Ending;
 use operations::verb::Verb;
 use operations::{bulk, end_instances, queues};
@@ -39,6 +39,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         | Command::Tree(_)
         | Command::History(_)
         | Command::Export(_)
+        | Command::Views(_)
         | Command::Retry(_)
         | Command::Cancel(_)
         | Command::Terminate(_)
@@ -65,6 +66,7 @@ fn access(command: &Command) -> Access {
         | Command::Tree(_)
         | Command::History(_)
         | Command::Export(_)
+        | Command::Views(_)
         | Command::Workers
         | Command::Top(_)
         | Command::Doctor(_) => Access::Read,
@@ -95,6 +97,7 @@ async fn run_on(database: &Database, command: &Command, output: &Output) -> Resu
         Command::Tree(args) => tree::run(args, database, output).await,
         Command::History(args) => histories::run(args, database, output).await,
         Command::Export(args) => histories::export(args, database, output).await,
+        Command::Views(args) => views::run(args, database, output).await,
         Command::Retry(args) => bulk::run(Verb::Retry, args, database, output).await,
         Command::Cancel(args) => end_instances::run(Ending::Cancel, args, database, output).await,
         Command::Terminate(args) => {

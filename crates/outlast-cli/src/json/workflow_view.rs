@@ -4,7 +4,7 @@ use super::raw;
 use crate::format::rfc3339;
 use crate::workflow_view::kind;
 use outlast::machine::Transition;
-use outlast::store::{Event, Json, RunSummary};
+use outlast::store::{Event, Json, RunSummary, View};
 use outlast::workflow::{
     ChildCall, EventDetail, GroupPlace, OpenWait, Origin, PolicyApplied, TimelineEntry, Waits,
 };
@@ -114,6 +114,26 @@ pub(crate) fn run(run: &RunSummary) -> Value {
         "last_at": rfc3339(run.last_at),
         "last": run.last.as_str(),
     })
+}
+
+/// A value that a workflow has published.
+#[derive(Serialize)]
+pub(crate) struct ViewObject {
+    name: String,
+    revision: i64,
+    at: String,
+    data: Option<Box<RawValue>>,
+}
+
+impl ViewObject {
+    pub(crate) fn of(view: &View) -> ViewObject {
+        ViewObject {
+            name: view.name.clone(),
+            revision: view.revision.0,
+            at: rfc3339(view.at),
+            data: raw(&view.data),
+        }
+    }
 }
 
 /// An event of a history.

@@ -17,6 +17,7 @@ on_both_databases!(
     a_tree_marks_workflows_with_their_run,
     a_request_for_a_missing_history_is_refused,
     transitions_are_printed_as_a_table_and_as_json_lines,
+    published_values_are_printed_as_a_table_as_json_lines_and_alone,
 );
 
 /// Starts an errand that waits for its payment and for a clerk. Returns both ids.
@@ -369,4 +370,38 @@ async fn transitions_are_printed_as_a_table_and_as_json_lines(site: &Site) {
         refused.err()
     );
     engine.stop().await;
+}
+
+async fn published_values_are_printed_as_a_table_as_json_lines_and_alone(site: &Site) {
+    let engine = site.engine().await;
+    let (id, _) = errand(site, &engine, 0).await;
+    engine.stop().await;
+    let table = site.run(["views", &id]).succeeds().out();
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].starts_with("VIEW "), "{table}");
+    assert!(lines[1].starts_with("answer "), "{table}");
+    assert!(lines[1].contains(r#"{"number":7,"of":"clerk"}"#), "{table}");
+    let views = site.run(["views", "errand/e:1", "-o", "json"]).succeeds();
+    let views = views.json_lines();
+    assert_eq!(views.len(), 1);
+    assert_eq!(
+        (&views[0]["name"], &views[0]["data"]["number"]),
+        (&json!("answer"), &json!(7))
+    );
+    let alone = site.run(["views", &id, "answer"]).succeeds().line();
+    assert_eq!(alone, r#"{"number":7,"of":"clerk"}"#);
+    let missing = site.run(["views", &id, "other"]).ends_with(3);
+    assert!(
+        missing.err().contains("has published nothing as \"other\""),
+        "{}",
+        missing.err()
+    );
+    let machine = site.run(["insert", "a", "start"]).succeeds().line();
+    let none = site.run(["views", &machine]).succeeds();
+    assert!(
+        none.err().contains("has published nothing"),
+        "{}",
+        none.err()
+    );
+    site.run(["views", "99999"]).ends_with(3);
 }

@@ -384,6 +384,10 @@ pub(crate) async fn errand(flow: Flow, again: u64) -> FlowResult<u64> {
         let noted = flow.step("note", async move || Ok::<_, String>(failed.to_string()));
         noted.await?;
     }
+    flow.publish(
+        "answer",
+        &serde_json::json!({"of": "clerk", "number": answer}),
+    )?;
     let park = Clerk::with(Task::Park { number: 2 }).on_parent_close(ClosePolicy::RequestCancel);
     let both = flow.all((flow.signal::<Paid>(), flow.run(park)));
     let Some((paid, _)) = both.timeout(HOUR).await? else {

@@ -16,6 +16,7 @@ mod overview;
 mod queues;
 mod router;
 mod signals;
+mod views;
 mod wait;
 mod webhooks;
 mod workers;

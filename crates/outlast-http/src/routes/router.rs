@@ -2,7 +2,7 @@
 
 use super::{
     bulk, end_instances, events, family, health, histories, insert, instances, machines, metrics,
-    operate, overview, queues, signals, wait, webhooks, workers,
+    operate, overview, queues, signals, views, wait, webhooks, workers,
 };
 use crate::access::guard;
 use crate::api::Api;
@@ -87,6 +87,7 @@ fn quick() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(histories::calls))
         .routes(routes!(histories::runs))
         .routes(routes!(histories::export))
+        .routes(routes!(views::list))
         .routes(routes!(bulk::bulk))
         .routes(routes!(queues::list))
         .routes(routes!(queues::pause))
@@ -102,6 +103,7 @@ fn waiting_routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(wait::wait))
         .routes(routes!(wait::wait_by_key))
+        .routes(routes!(views::get))
 }
 
 fn streams() -> OpenApiRouter<Arc<Api>> {

@@ -17,6 +17,7 @@ use outlast::{InstanceId, WaitError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::SemaphorePermit;
 
 /// The timeout and the condition of a wait.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -82,15 +83,7 @@ async fn wait_for(
     params: &WaitParams,
     stopping: Option<Extension<Shutdown>>,
 ) -> Result<Response, Problem> {
-    let timeout = number("timeout_ms", params.timeout_ms.as_deref())?;
-    let timeout = timeout.map_or(WAIT_MAX, Duration::from_millis);
-    if timeout > WAIT_MAX {
-        return Err(Problem::invalid(format!(
-            "timeout_ms must be at most {1}, not {0}",
-            timeout.as_millis(),
-            WAIT_MAX.as_millis()
-        )));
-    }
+    let timeout = timeout_of(params.timeout_ms.as_deref())?;
     let until_ended = match params.until.as_deref() {
         None | Some("ended") => true,
         Some("settled") => false,
@@ -101,12 +94,7 @@ async fn wait_for(
         }
     };
     api.instance(&caller.scope, id).await?;
-    let _place = api.waits.try_acquire().map_err(|_| {
-        Problem::new(
-            Code::TooManyStreams,
-            "too many long polls are open; try again later",
-        )
-    })?;
+    let _place = place(api)?;
     // Drops the instance that the wait returns, and reads it again within the memory budget: one
     // end may wake many waits at once.
     let waiting = async {
@@ -122,16 +110,10 @@ async fn wait_for(
             Err(error) => Err(Problem::new(Code::Internal, error.to_string())),
         }
     };
-    let stopped = async {
-        match stopping {
-            Some(Extension(stopping)) => stopping.stopped().await,
-            None => std::future::pending().await,
-        }
-    };
     let reached = tokio::select! {
         reached = waiting => reached?,
         // At shutdown the caller gets the current state and repeats the request at another server.
-        () = stopped => false,
+        () = stopped(stopping) => false,
     };
     let room = api.reserve().await?;
     let instance = api.instance(&caller.scope, id).await?;
@@ -140,4 +122,36 @@ async fn wait_for(
         instance: whole(api, &caller.scope, instance).await?,
     });
     BudgetedBody::answer(answer.into_response(), room).await
+}
+
+/// Reads how long a long poll may wait.
+pub(super) fn timeout_of(given: Option<&str>) -> Result<Duration, Problem> {
+    let timeout = number("timeout_ms", given)?;
+    let timeout = timeout.map_or(WAIT_MAX, Duration::from_millis);
+    if timeout > WAIT_MAX {
+        return Err(Problem::invalid(format!(
+            "timeout_ms must be at most {1}, not {0}",
+            timeout.as_millis(),
+            WAIT_MAX.as_millis()
+        )));
+    }
+    Ok(timeout)
+}
+
+/// Takes one of the places for long polls.
+pub(super) fn place(api: &Api) -> Result<SemaphorePermit<'_>, Problem> {
+    api.waits.try_acquire().map_err(|_| {
+        Problem::new(
+            Code::TooManyStreams,
+            "too many long polls are open; try again later",
+        )
+    })
+}
+
+/// Waits until the server stops.
+pub(super) async fn stopped(stopping: Option<Extension<Shutdown>>) {
+    match stopping {
+        Some(Extension(stopping)) => stopping.stopped().await,
+        None => std::future::pending().await,
+    }
 }

@@ -40,6 +40,7 @@ pub(crate) async fn fulfil(flow: Flow, errand: Errand) -> FlowResult<String> {
     let parcels = errand.parcels_ms.iter();
     let parcels: Vec<_> = parcels.map(|ms| flow.run(pack::with(*ms))).collect();
     flow.all((flow.run(label::with(note)), parcels)).await?;
+    flow.publish("progress", &format!("packed {}", errand.parcels_ms.len()))?;
     flow.sleep(Duration::from_millis(50)).await?;
     let checks = errand.checks.iter().map(|what| {
         let piece = Piece::with(Work::Begin { what: what.clone() });
@@ -53,6 +54,7 @@ pub(crate) async fn fulfil(flow: Flow, errand: Errand) -> FlowResult<String> {
     let Some((approved, _)) = checked else {
         return flow.fail("nobody approved");
     };
+    flow.publish("progress", &format!("approved by {}", approved.by))?;
     if errand.repeats > 0 {
         return flow.continue_as_new(Errand {
             repeats: errand.repeats - 1,

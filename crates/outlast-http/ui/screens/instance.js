@@ -24,6 +24,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   let signals = null;
   let family = null;
   let operations = null;
+  let views = [];
   let failed = null;
   let gone = false;
   let gathering = null;
@@ -49,17 +50,19 @@ export function screen({ parts: [id], query, signal, draw }) {
 
   async function load() {
     try {
-      const [it, inbox, tree, done] = await Promise.all([
+      const [it, inbox, tree, done, published] = await Promise.all([
         get(`instances/${id}`, {}, signal),
         get(`instances/${id}/signals`, {}, signal),
         get(`instances/${id}/tree`, { depth: 1 }, signal),
         get(`instances/${id}/operations`, {}, signal),
+        get(`instances/${id}/views`, {}, signal),
         closeActions.load(),
       ]);
       instance = it;
       signals = inbox.signals;
       family = tree.root;
       operations = done.operations;
+      views = published.views;
       failed = null;
       if (hasHistory(instance)) await flow.load(instance);
     } catch (error) {
@@ -107,7 +110,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         // another one.
         hasHistory(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance)), h('div', { key: 'handled', class: 'stack' }, flow.handled(instance))],
         h('div', { key: 'halves', class: 'halves' },
-          h('div', { class: 'stack' }, facts(), errorCard(), instance.status === 'failed' && result('Error value'), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.status !== 'failed' && result('Result')),
+          h('div', { class: 'stack' }, published(), facts(), errorCard(), instance.status === 'failed' && result('Error value'), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.status !== 'failed' && result('Result')),
           h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closeActions.describe(), history())),
         hasHistory(instance) && [h('div', { key: 'states' }, flow.states()), h('div', { key: 'events' }, flow.list())]),
     ];
@@ -157,6 +160,14 @@ export function screen({ parts: [id], query, signal, draw }) {
   function result(title) {
     if (instance.result === null || instance.result === undefined) return null;
     return data(title, instance.result);
+  }
+
+  /** What the workflow shows of its progress. */
+  function published() {
+    if (views.length === 0) return null;
+    return card('Views', h('span', { class: 'badge' }, views.length), h('ul', { class: 'list' }, views.map((each) => h('li', { key: each.name, 'data-view': each.name },
+      h('div', { class: 'line' }, h('b', {}, each.name), h('span', { class: 'faint end-of-line' }, 'published ', time(each.at))),
+      h('div', { class: 'well' }, h('json-view', { raw: each.data }))))));
   }
 
   function inbox() {

@@ -75,6 +75,7 @@ pub(crate) fn index_names(text: &str) -> impl Iterator<Item = &str> {
         "delays_",
         "cascades_",
         "events_",
+        "views_",
     ];
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(move |word| tables.iter().any(|table| word.starts_with(table)))

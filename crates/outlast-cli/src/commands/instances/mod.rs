@@ -7,4 +7,5 @@ pub(crate) mod list;
 pub(crate) mod signal;
 pub(crate) mod target;
 pub(crate) mod tree;
+pub(crate) mod views;
 pub(crate) mod watch;

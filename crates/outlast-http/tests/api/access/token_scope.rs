@@ -70,6 +70,8 @@ async fn instances_outside_the_token_scope_cannot_be_read_or_changed<S: Store + 
             "/calls",
             "/runs",
             "/export",
+            "/views",
+            "/views/x?wait_after=0&timeout_ms=1",
         ] {
             let answer = api.get(&format!("{path}{look}")).await;
             assert_eq!(answer.code(), "not_found", "{look}");

@@ -8,3 +8,4 @@ mod long_poll;
 mod signals;
 mod sleeping;
 mod transitions;
+mod views;

@@ -201,6 +201,18 @@ async fn every_route_answers_as_the_document_says() {
         ),
         (
             "get",
+            "/v1/instances/{id}/views",
+            format!("/v1/instances/{errand}/views"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/views/{name}",
+            format!("/v1/instances/{errand}/views/progress"),
+            Value::Null,
+        ),
+        (
+            "get",
             "/v1/instances/{id}/wait",
             format!("/v1/instances/{waits}/wait?timeout_ms=1"),
             Value::Null,

@@ -3,7 +3,7 @@
 use crate::support::*;
 use outlast::codec::Keyring;
 use outlast::prelude::*;
-use outlast::store::EventKind;
+use outlast::store::{EventKind, limits};
 use outlast::testing::{Harness, Point};
 use outlast::{JobError, Status};
 
@@ -48,6 +48,9 @@ fn carries() -> Script {
         let group = flow.all(vec![flow.run(echo::with(mark.clone()))]).await?;
         let Told(received) = flow.signal::<Told>().await?;
         flow.publish("mark", &mark)?;
+        // As large as it may be before it is encoded.
+        let whole = limits::VIEW_BYTES_MAX - 2;
+        flow.publish("whole", &"x".repeat(whole))?;
         flow.sleep(SECOND).await?;
         if flow.run_number() == 1 {
             return flow.continue_as_new(&mark);
