@@ -138,6 +138,10 @@ pub const HISTORY_MAX: usize = 50_000;
 /// Number of events from which a workflow learns that its history is long.
 pub const HISTORY_LONG: usize = 10_000;
 
+/// Number of events up to which the start of every awaited child is recorded. They and the ends of
+/// all awaited calls must fit. In a longer history, what remains is for the calls of the code.
+pub const HISTORY_WITH_STARTS_MAX: usize = HISTORY_MAX / 2;
+
 /// Bytes of the event data of one run.
 pub const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
