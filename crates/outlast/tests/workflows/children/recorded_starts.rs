@@ -15,6 +15,7 @@ on_both_stores!(
     a_cancelled_workflow_knows_the_ids_of_its_children,
     every_child_has_a_start_before_its_end_in_the_history,
     an_awaited_job_is_named_by_its_end_alone,
+    a_job_that_is_awaited_alone_has_no_start_while_it_waits,
     new_runs_of_a_child_are_recorded_when_its_parked_workflow_wakes,
     a_renewed_child_does_not_wake_its_workflow,
     of_many_new_runs_the_last_ones_are_recorded,
@@ -273,6 +274,25 @@ async fn an_awaited_job_is_named_by_its_end_alone(ground: Ground) {
         .filter(|it| it.kind == EventKind::ActivityCompleted);
     assert!(ends.clone().all(|it| data(it)["child"].is_u64()));
     assert_eq!(ends.count(), 4);
+}
+
+async fn a_job_that_is_awaited_alone_has_no_start_while_it_waits(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let job = flow.run(double::with(1)).into_future();
+        let (job, signal) = futures_util::join!(job, flow.signal::<Halt>().into_future());
+        Ok((job?, signal?.0))
+    });
+    // No worker runs the job yet.
+    let mut harness = ground.runs_only(code.clone()).await;
+    let id = begin_and_run(&mut harness, ()).await;
+    harness.client().signal(id, Halt(1)).await.unwrap();
+    harness.run().await;
+    let mut harness = ground.runs(code).await;
+    harness.run().await;
+    assert_eq!(output(&get(&harness, id).await), json!([2, 1]));
+    let history = history(&harness, id, 1).await;
+    assert_eq!(count(&history, EventKind::SignalConsumed), 1);
+    assert_eq!(count(&history, EventKind::ChildStarted), 0);
 }
 
 /// A group beside a loop that lists the runs of its only child at each signal, until it gets 0.
