@@ -91,11 +91,11 @@ async fn children_of_a_group_have_an_id_and_a_run_whatever_wakes_their_workflow(
         let code = script(|flow, input: Value| async move {
             let group = flow.all(two_kids(&flow));
             let look = async {
-                match input.as_str().unwrap() {
-                    "signal" => drop(flow.signal::<Halt>().await?),
-                    "timer" => flow.sleep(SECOND).await?,
-                    _ => drop(flow.run(Kid::with(Say::Sleep(1_000, 1))).await?),
-                }
+                let _ = match input.as_str().unwrap() {
+                    "signal" => flow.signal::<Halt>().await?.0,
+                    "timer" => flow.sleep(SECOND).await.map(|()| 0)?,
+                    _ => flow.run(Kid::with(Say::Sleep(1_000, 1))).await?,
+                };
                 Ok::<_, FlowError>(all_seen(&flow))
             };
             let (group, seen) = futures_util::join!(group, look);
@@ -570,6 +570,12 @@ async fn views_name_the_child_and_the_run_of_a_group_before_and_after_it_is_reco
         assert_eq!((wait.child, wait.child_run), (Some(child), run));
         let calls = admin.child_calls(&row, 1, 0, 10).await.unwrap();
         assert_eq!((calls[0].child, calls[0].run), (Some(child), run));
+        let export = admin.export(id, None).await.unwrap().unwrap();
+        let [exported] = &export.children[..] else {
+            panic!("one child, not {:?}", export.children);
+        };
+        assert_eq!((exported.call, exported.child), (2, child));
+        assert_eq!(Some(exported.run), run);
         let origin = admin.origin(&get(&harness, child).await).await.unwrap();
         assert_eq!(origin.map(|it| (it.run, it.call)), Some((1, 2)));
     }
