@@ -148,7 +148,7 @@ impl Runtime {
 
     /// Returns an event for each run that these children have begun since the history saw them.
     ///
-    /// They have the time of the last known event, because a child does not say when its run began.
+    /// They have the time of the last known event: a child does not say when its run began.
     /// Starts that answer the code come last: it may then ask for the ids of all children.
     pub(in crate::workflow) fn starts(&self, children: &[(i32, &Child)]) -> Vec<NewEvent> {
         let mut starts = Vec::new();

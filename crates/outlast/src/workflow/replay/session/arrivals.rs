@@ -69,7 +69,7 @@ impl Session {
         self.flow.lock().resolved_unit()
     }
 
-    /// Records the starts of the awaited children, and returns the ends of those that have finished.
+    /// Records the starts of the awaited children, and returns the ends of the finished ones.
     async fn ended_children(&mut self, cx: &Context) -> Result<Vec<Arrival>, Trouble> {
         let children = self.awaited_children(cx).await?;
         self.record_starts(&children);
@@ -224,7 +224,7 @@ impl Session {
         arrivals
     }
 
-    /// Reads the ids of the awaited children: a park must name them, and the code may ask for them.
+    /// Reads the ids of the awaited children: a park names them, and the code may ask for them.
     pub(super) async fn see_children(&mut self, cx: &Context) -> Result<(), Trouble> {
         let arrivals = self.ended_children(cx).await?;
         self.apply_arrivals(arrivals);
