@@ -116,6 +116,24 @@ pub(crate) struct ExportBody {
     /// none.
     #[schema(required = false)]
     policies: Vec<ExportedPolicy>,
+    /// The stored children whose end is not in the events, by call; absent when there are none.
+    #[schema(required = false)]
+    children: Vec<ExportedChild>,
+}
+
+/// A child of an exported run whose end is not recorded.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ExportedChild)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) struct ExportedChild {
+    /// The call that started it.
+    call: i32,
+    machine: String,
+    child: i64,
+    /// Its newest run.
+    run: i32,
+    /// Its status at the time of the export.
+    status: StatusWord,
 }
 
 /// A close policy of an exported history that was applied to a child.

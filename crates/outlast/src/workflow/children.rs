@@ -71,16 +71,22 @@ impl ChildRef {
         self.call
     }
 
-    /// Returns the child; `None` before the history has it.
+    /// Returns the child; `None` before it is started.
     ///
-    /// The history has a child once [`spawn`](Flow::spawn) has started it, or once it
-    /// was awaited alone. A child of a group is in it once it has ended or begun another run. The
-    /// id stays the same over runs of the child.
+    /// Whatever makes the code go on after that, it knows the id: a call that returns, a signal, a
+    /// timer or a cancel. That holds for children that are spawned, awaited alone, and in groups
+    /// and selections. The id stays the same over runs of the child.
+    ///
+    /// It is also `None` if the child could not be started, and in histories of
+    /// [25,000 events](outlast_core::limits::HISTORY_WITH_STARTS_MAX) for the children of a group.
     pub fn id(&self) -> Option<InstanceId> {
         self.flow.lock().call(self.call).link().child
     }
 
-    /// Returns its newest run that this workflow has seen; `None` before.
+    /// Returns its newest run that this workflow has seen; `None` before it is started.
+    ///
+    /// A workflow sees new runs of the children that it waits for when it is woken. They do not
+    /// wake it.
     pub fn run(&self) -> Option<i32> {
         let run = self.flow.lock().call(self.call).link().run;
         (run > 0).then_some(run)

@@ -58,9 +58,9 @@ pub use group::{All, Group};
 pub use outlast_core::BLOCKED;
 pub use select::{Choices, OneOf2, OneOf3, OneOf4, Select, Within};
 pub use view::{
-    Blocked, ChildCall, EventDetail, ExportedEvent, ExportedPolicy, ExportedRun, GroupPlace,
-    GroupWait, Handled, OpenWait, Origin, PolicyApplied, TimelineEntry, Waits, WindowWait,
-    open_waits,
+    Blocked, ChildCall, EventDetail, ExportedChild, ExportedEvent, ExportedPolicy, ExportedRun,
+    GroupPlace, GroupWait, Handled, OpenWait, Origin, PolicyApplied, TimelineEntry, Waits,
+    WindowWait, open_waits,
 };
 
 pub(crate) use replay::{Begun, Session, failed, failed_step};

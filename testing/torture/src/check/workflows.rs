@@ -20,6 +20,8 @@ pub(super) struct History {
     received: HashMap<u64, i64>,
     /// When timers fire.
     timers: HashMap<i32, i64>,
+    /// The child of a call and its newest run, as the history has them.
+    starts: HashMap<i32, (i64, i64)>,
 }
 
 /// Returns whether it is a workflow, whose single step runs repeatedly.
@@ -73,6 +75,7 @@ impl Checker {
             | EventKind::ChildFailed
             | EventKind::ChildCancelled
             | EventKind::ChildTerminated => self.see_child_end(at, row),
+            EventKind::ChildStarted => self.see_start(row),
             EventKind::TimerScheduled => {
                 if let (Some(call), Some(after)) = (row.call, row.data["after_us"].as_i64()) {
                     let history = self.histories.entry(key).or_default();
@@ -95,7 +98,6 @@ impl Checker {
             | EventKind::StepScheduled
             | EventKind::ActivityScheduled
             | EventKind::ChildScheduled
-            | EventKind::ChildStarted
             | EventKind::GroupAwaited
             | EventKind::SelectionAwaited
             | EventKind::TimerCancelled
@@ -157,8 +159,64 @@ impl Checker {
         }
     }
 
+    /// The recorded runs of a child are runs that it has begun, each once and in order, before its
+    /// end.
+    fn see_start(&mut self, row: &Event) {
+        let told = (row.data["child"].as_i64(), row.data["run"].as_i64());
+        let (Some(call), (Some(child), Some(run))) = (row.call, told) else {
+            let what = format!("recorded a start without call, child or run: {}", row.data);
+            self.violate("I14", row.instance, what);
+            return;
+        };
+        let history = self.histories.entry((row.instance, row.run)).or_default();
+        let is_answered = history.answered.contains(&call);
+        let before = history.starts.insert(call, (child, run));
+        let mut wrong = Vec::new();
+        if is_answered {
+            wrong.push(format!("recorded a start of call {call} after its answer"));
+        }
+        if let Some(before) = before.filter(|before| before.0 != child || before.1 >= run) {
+            wrong.push(format!(
+                "recorded run {run} of child {child} after run {} of child {} for call {call}",
+                before.1, before.0
+            ));
+        }
+        let life = self.lives.get(&child);
+        let has_begun = life.is_some_and(|life| {
+            i64::from(life.last.run) >= run && life.last.parent == Some(row.instance)
+        });
+        if !has_begun && !self.may_lose {
+            wrong.push(format!(
+                "recorded run {run} of child {child}, which it has not begun"
+            ));
+        }
+        for what in wrong {
+            self.violate("I14", row.instance, what);
+        }
+    }
+
+    /// The history has the start of the run with which a child ended. It has no start of a job, and
+    /// none of a child that was never there.
+    fn check_start(&mut self, row: &Event) {
+        let is_job = matches!(
+            row.kind,
+            EventKind::ActivityCompleted | EventKind::ActivityFailed | EventKind::ActivityCancelled
+        );
+        let ended = row.data["child"].as_i64().zip(row.data["run"].as_i64());
+        let history = self.histories.get(&(row.instance, row.run));
+        let started = history.and_then(|it| it.starts.get(&row.call?).copied());
+        if !is_job && ended.is_some() && started != ended {
+            let what = format!(
+                "recorded {} of child and run {ended:?}, which began as {started:?}",
+                row.kind
+            );
+            self.violate("I14", row.instance, what);
+        }
+    }
+
     /// The recorded end of a child is its actual end.
     fn see_child_end(&mut self, at: i64, row: &Event) {
+        self.check_start(row);
         self.figures.activities += u64::from(row.kind == EventKind::ActivityCompleted);
         let result = &row.data["result"];
         if row.kind == EventKind::ActivityCompleted {

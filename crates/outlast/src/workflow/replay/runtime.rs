@@ -89,6 +89,8 @@ pub(crate) struct Runtime {
     pub(in crate::workflow) finished: VecDeque<(i32, Result<Json, Failed>)>,
     /// Signals whose consumption is not written yet.
     pub(in crate::workflow) consumed: Vec<SignalId>,
+    /// How many unwritten events are starts of children that steps need not wait for.
+    unwritten_starts: usize,
     /// Failures that the code received and may handle.
     handed: Vec<i32>,
     handled: HashSet<i32>,
@@ -167,6 +169,7 @@ impl Runtime {
             draws: 0,
             finished: VecDeque::new(),
             consumed: Vec::new(),
+            unwritten_starts: 0,
             handed: Vec::new(),
             handled,
             to_cancel: Vec::new(),
@@ -199,11 +202,12 @@ impl Runtime {
 
     /// Returns whether an unwritten event exists that steps may depend on.
     ///
-    /// The start of the run is no such event, unless the code has read the time.
+    /// The start of the run is no such event, unless the code has read the time. Nor are starts of
+    /// children ([`note_start`](Runtime::note_start)).
     pub(in crate::workflow) fn is_dirty(&self) -> bool {
         let (written, len) = (self.history.written(), self.history.len());
         let only_begun = written == 0 && len == 1 && !self.was_asked_for_now;
-        written < len && !only_begun || !self.unmarked.is_empty()
+        written + self.unwritten_starts < len && !only_begun || !self.unmarked.is_empty()
     }
 
     /// Returns whether a call made here fails with the cancel.

@@ -80,6 +80,10 @@ impl Session {
         }
         self.begin_history(cx).await?;
         self.replay();
+        if self.is_to_hear_cancel(cx) && !self.is_blocked() {
+            // The code may ask for the ids of its children when it receives the cancel.
+            self.see_starts(cx).await?;
+        }
         self.note_cancel(cx);
         if self.is_blocked() {
             return Ok(self.block(cx));
@@ -222,13 +226,17 @@ impl Session {
         }
     }
 
+    /// Returns whether there is a cancel request that the code has not received and can receive.
+    fn is_to_hear_cancel(&self, cx: &Context) -> bool {
+        cx.claim().is_to_answer_cancel()
+            && self.result.is_none()
+            && self.flow.lock().cancel_reason().is_none()
+    }
+
     /// Adds a cancel request that the code has not seen as an event.
     fn note_cancel(&mut self, cx: &Context) {
-        if !cx.claim().is_to_answer_cancel() {
-            return;
-        }
-        self.answers_cancel = true;
-        if self.flow.lock().cancel_reason().is_some() || self.result.is_some() {
+        self.answers_cancel |= cx.claim().is_to_answer_cancel();
+        if !self.is_to_hear_cancel(cx) {
             return;
         }
         let reason = cx.cancel_reason().unwrap_or("cancelled").to_owned();

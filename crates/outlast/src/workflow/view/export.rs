@@ -1,5 +1,6 @@
 //! Exports a run with its history as a document, to inspect it or to replay it against other code.
 
+use super::lineage::ChildCall;
 use super::timeline::{PolicyApplied, TimelineEntry};
 use crate::client::Admin;
 use crate::workflow::replay::events::{Renewed, data_of};
@@ -43,6 +44,42 @@ pub struct ExportedRun {
     /// The close policies that the end of the run applied, in order. A replay does not read them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<ExportedPolicy>,
+    /// The stored children whose end is not in the events, by call. A replay does not read them.
+    ///
+    /// A parked workflow records their newest run when it is next woken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ExportedChild>,
+}
+
+/// A child of an exported run whose end is not recorded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExportedChild {
+    /// The call that started it.
+    pub call: i32,
+    /// Its machine.
+    pub machine: String,
+    /// The child.
+    pub child: InstanceId,
+    /// Its newest run.
+    pub run: i32,
+    /// Its status at the time of the export.
+    pub status: Status,
+}
+
+impl ExportedChild {
+    /// Returns a child as a call has it; `None` if its end is recorded or it is not stored.
+    fn of(call: ChildCall) -> Option<ExportedChild> {
+        if call.is_recorded {
+            return None;
+        }
+        Some(ExportedChild {
+            call: call.call,
+            machine: call.machine,
+            child: call.child?,
+            run: call.run?,
+            status: call.status?,
+        })
+    }
 }
 
 /// A close policy of an exported history that was applied to a child.
@@ -163,6 +200,7 @@ impl Admin<'_> {
         let events = self.events_of(id, run).await?;
         let input = self.input_of(&instance, run, &stored).await?;
         let policies = self.policies(&instance, run, 0, usize::MAX).await?;
+        let children = self.child_calls(&instance, run, 0, usize::MAX).await?;
         Ok(Some(ExportedRun {
             format: FORMAT,
             instance: id,
@@ -175,6 +213,7 @@ impl Admin<'_> {
             input,
             events: events.into_iter().map(Into::into).collect(),
             policies: policies.into_iter().map(Into::into).collect(),
+            children: children.into_iter().filter_map(ExportedChild::of).collect(),
         }))
     }
 

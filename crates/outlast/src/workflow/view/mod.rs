@@ -11,7 +11,7 @@ pub(super) mod timeline;
 pub(super) mod waits;
 
 pub use detail::EventDetail;
-pub use export::{ExportedEvent, ExportedPolicy, ExportedRun};
+pub use export::{ExportedChild, ExportedEvent, ExportedPolicy, ExportedRun};
 pub use lineage::ChildCall;
 pub use origin::Origin;
 pub use timeline::{PolicyApplied, TimelineEntry};

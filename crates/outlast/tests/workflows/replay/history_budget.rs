@@ -3,7 +3,7 @@
 use crate::support::*;
 use outlast::Durable;
 use outlast::prelude::*;
-use outlast::store::limits::{HISTORY_LONG, HISTORY_MAX};
+use outlast::store::limits::{HISTORY_LONG, HISTORY_MAX, HISTORY_WITH_STARTS_MAX};
 use outlast::store::{EventKind, Json};
 use outlast_core::{
     ClaimRequest, Commit, Flowing, MachineVersion, NewEvent, NewWorker, Outcome as Written, Proceed,
@@ -14,6 +14,7 @@ on_both_stores!(
     a_workflow_whose_history_is_too_long_fails_and_says_why,
     the_length_of_a_history_is_the_same_on_replay,
     a_new_run_has_a_new_budget,
+    a_long_history_does_without_starts_that_nothing_waits_for,
 );
 
 /// Adds events to a workflow that no worker runs, until its history has `len` events. They are
@@ -143,4 +144,35 @@ async fn a_new_run_has_a_new_budget(ground: Ground) {
     lengthen(&ground, id, HISTORY_LONG).await;
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([false, 1]));
+}
+
+async fn a_long_history_does_without_starts_that_nothing_waits_for(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let kids = [Say::Wait, Say::Wait].map(|say| flow.run(Kid::with(say)));
+        let look = async {
+            flow.signal::<Halt>().await?;
+            let known = flow.children().iter().all(|it| it.id().is_some());
+            let spawned = flow.spawn(Kid::with(Say::Wait)).await?;
+            Ok::<_, outlast::FlowError>((known, spawned.child().id().is_some()))
+        };
+        let (group, seen) = futures_util::join!(flow.all(kids), look);
+        Ok((group?, seen?))
+    });
+    let mut harness = ground.runs(code).await;
+    // Two starts, and the answers to three calls.
+    for (len, are_recorded) in [
+        (HISTORY_WITH_STARTS_MAX - 5, true),
+        (HISTORY_WITH_STARTS_MAX - 4, false),
+    ] {
+        let id = begin_and_run(&mut harness, ()).await;
+        harness.client().signal(id, Halt(1)).await.unwrap();
+        lengthen(&ground, id, len).await;
+        harness.run().await;
+        for kid in &children(&harness, id).await[..2] {
+            go(&harness, kid.id, 1).await;
+        }
+        harness.run().await;
+        let seen = output(&get(&harness, id).await);
+        assert_eq!(seen, json!([[1, 1], [are_recorded, true]]), "{len}");
+    }
 }

@@ -295,6 +295,47 @@ fn a_recorded_end_of_a_child_that_did_not_happen_breaks_i14() {
 }
 
 #[test]
+fn a_recorded_start_of_a_child_that_did_not_happen_breaks_i14() {
+    let recorded = |starts: &[(i64, i64)], kind: EventKind| {
+        let mut history = History::of_a_parked_flow();
+        history.change(1, |row| {
+            row.status = Status::Runnable;
+            row.pending = 0;
+            row.joined = Some(Joined::All);
+        });
+        history.change(1, |row| claim(row, 5));
+        for (child, run) in starts {
+            let begun = json!({"child": child, "run": run});
+            history.event(1, EventKind::ChildStarted, 3, begun);
+        }
+        let ended = json!({"child": 2, "result": 200, "run": 1});
+        history.event(1, kind, 3, ended);
+        history.event(1, EventKind::RunCompleted, None, json!({}));
+        history.write(|row| {
+            end(row, Status::Done);
+            row.result = Some("1".into());
+        });
+        history
+    };
+    let child = |starts| recorded(starts, EventKind::ChildCompleted);
+    assert_eq!(child(&[(2, 1)]).broken(), [""; 0]);
+    assert_eq!(
+        recorded(&[], EventKind::ActivityCompleted).broken(),
+        [""; 0]
+    );
+    child(&[]).breaks("I14", "which began as None");
+    child(&[(2, 1), (2, 1)]).breaks("I14", "recorded run 1 of child 2 after run 1 of child 2");
+    child(&[(2, 1), (2, 2)]).breaks("I14", "recorded run 2 of child 2, which it has not begun");
+    child(&[(9, 1)]).breaks("I14", "recorded run 1 of child 9, which it has not begun");
+    let mut late = History::of_a_flow();
+    let begun = json!({"child": 2, "run": 1});
+    late.event_of(EventKind::TimerScheduled).kind = EventKind::ChildStarted;
+    let start = late.event_of(EventKind::ChildStarted);
+    (start.call, start.data) = (Some(3), begun);
+    late.breaks("I14", "recorded a start of call 3 after its answer");
+}
+
+#[test]
 fn a_history_that_is_rewritten_or_lost_breaks_i14() {
     let changed = |op| {
         let mut history = History::of_a_parked_flow();

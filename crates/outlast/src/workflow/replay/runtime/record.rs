@@ -1,12 +1,15 @@
 //! Creates the events to write for a run, and handles the answer to the write.
 
 use super::Runtime;
-use super::calls::{Answered, Ask, WaitKind};
+use super::calls::{Answered, Ask, IssuedCall, WaitKind};
 use crate::workflow::replay::events::{
-    CallKind, ChildMessage, Completed, Marked, Reason, Scheduled, WaitData, digest, event, process,
+    CallKind, ChildMessage, Completed, Ended, Marked, Reason, Scheduled, WaitData, digest, event,
+    process,
 };
-use outlast_core::{EventKind, NewEvent, NewInstance, Timestamp};
+use outlast_core::limits::{HISTORY_WITH_STARTS_MAX, RUNS_KEPT};
+use outlast_core::{Child, EventKind, NewEvent, NewInstance, Timestamp};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 impl Runtime {
     /// Adds events for the waits that the history does not have yet.
@@ -143,6 +146,66 @@ impl Runtime {
         rows
     }
 
+    /// Returns an event for each run that these children have begun since the history saw them.
+    ///
+    /// They have the time of the last known event: a child does not say when its run began.
+    /// Starts that answer the code come last: it may then ask for the ids of all children.
+    pub(in crate::workflow) fn starts(&self, children: &[(i32, &Child)]) -> Vec<NewEvent> {
+        let mut starts = Vec::new();
+        for (call, child) in children {
+            let it = self.call(*call);
+            let runs = new_runs(it, self.is_launch(it), child);
+            starts.extend(runs.map(|run| Start {
+                call: *call,
+                run,
+                child,
+            }));
+        }
+        // Keep room for the ends of the calls, and for what the code does next.
+        let events = self.history.len() + starts.len() + self.open().count();
+        if events > HISTORY_WITH_STARTS_MAX {
+            starts.retain(|start| !self.is_optional(start));
+        }
+        starts.sort_by_key(|start| self.is_launch(self.call(start.call)));
+        let at = Some(self.now());
+        let events = starts.into_iter().map(|start| {
+            let begun = Ended {
+                child: Some(start.child.id),
+                run: start.run,
+                ..Ended::default()
+            };
+            let name = &self.call(start.call).name;
+            event(EventKind::ChildStarted, Some(start.call), name, &begun, at)
+        });
+        events.collect()
+    }
+
+    /// Returns whether a long history does without this start.
+    ///
+    /// The end of a child names its newest run. A living child in a group remains without an id.
+    fn is_optional(&self, start: &Start<'_>) -> bool {
+        let Start { call, run, child } = *start;
+        let it = self.call(call);
+        let answers = self.is_launch(it) && it.link().child.is_none();
+        let is_alone = it.place.is_none();
+        let is_told = answers || !child.status.is_terminal() && (run > 1 || is_alone);
+        run < child.run || !is_told
+    }
+
+    /// Notes a start that is about to be added to the history.
+    ///
+    /// Steps need not wait until it is written, unless it answers the code. After a crash the row
+    /// of the child has the same id.
+    pub(in crate::workflow) fn note_start(&mut self, start: &NewEvent) {
+        let call = start.call.map(|call| self.call(call));
+        let answers = call.is_some_and(|call| self.is_launch(call));
+        self.unwritten_starts += usize::from(!answers);
+    }
+
+    fn is_launch(&self, call: &IssuedCall) -> bool {
+        self.waits[call.wait as usize].kind == WaitKind::Launch
+    }
+
     /// Adds events for handled failures and for versions of changes.
     ///
     /// Both are known once the code has made a call or ended.
@@ -197,6 +260,7 @@ impl Runtime {
         let latest = self.history.wrote(events, at);
         self.now = latest.map_or(self.now, |latest| self.now.max(latest));
         self.was_blocked_by = None;
+        self.unwritten_starts = 0;
         self.consumed.clear();
         self.views.wrote();
     }
@@ -205,4 +269,30 @@ impl Runtime {
     pub(in crate::workflow) fn take_back(&mut self, events: Vec<NewEvent>) {
         self.history.did_not_write(events);
     }
+}
+
+/// A run of a child to record.
+#[derive(Clone, Copy)]
+struct Start<'a> {
+    call: i32,
+    run: i32,
+    child: &'a Child,
+}
+
+/// Returns the runs of a child that the history does not have.
+///
+/// Of many, the last [`RUNS_KEPT`]: no history is stored of an earlier one. An awaited job has
+/// none, because it has one run, which its end names.
+fn new_runs(call: &IssuedCall, is_launch: bool, child: &Child) -> RangeInclusive<i32> {
+    let seen = call.link().run;
+    #[cfg(outlast_mutants)]
+    if seen > 0 && outlast_core::mutant::is("new-runs-of-children-are-not-recorded") {
+        return child.run + 1..=child.run;
+    }
+    let is_recorded = is_launch || call.kind == CallKind::Child;
+    let first = match is_recorded {
+        true => (seen + 1).max(child.run - RUNS_KEPT + 1),
+        false => child.run + 1,
+    };
+    first..=child.run
 }

@@ -1,7 +1,8 @@
-//! Reads what arrived while a workflow waited: finished children, signals and timers. Sends
-//! cancels.
+//! Reads what arrived while a workflow waited: children that began a run or finished, signals and
+//! timers. Sends cancels.
 //!
-//! The session calls it. Each arrival becomes an event before the code sees it.
+//! The session calls it. Each arrival becomes an event before the code sees it. Starts of children
+//! come first, so that whatever wakes the code, it knows the ids of its children (decision 0052).
 
 use super::super::events::{CallKind, ChildMessage, Ended, end_of, event};
 use super::Session;
@@ -12,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 impl Session {
     /// Reads everything that arrived since the history was written.
     pub(super) async fn look(&mut self, cx: &Context) -> Result<(), Trouble> {
-        let mut arrivals = self.arrived_children(cx).await?;
+        let mut arrivals = self.ended_children(cx).await?;
         arrivals.extend(self.arrived_timers(cx).await?);
         arrivals.extend(self.arrived_signals());
         self.apply_arrivals(arrivals);
@@ -68,8 +69,30 @@ impl Session {
         self.flow.lock().resolved_unit()
     }
 
-    /// Returns the awaited children that have finished, and notes the ids of the others.
-    async fn arrived_children(&mut self, cx: &Context) -> Result<Vec<Arrival>, Trouble> {
+    /// Records the starts of the awaited children, and returns the ends of the finished ones.
+    async fn ended_children(&mut self, cx: &Context) -> Result<Vec<Arrival>, Trouble> {
+        let children = self.awaited_children(cx).await?;
+        self.record_starts(&children);
+        let ends = children
+            .into_iter()
+            .filter_map(|(call, child)| match child {
+                Some(child) => self.arrived_end(call, child),
+                None => Some(self.arrived_loss(call)),
+            });
+        Ok(ends.collect())
+    }
+
+    /// Records which runs of the awaited children have begun since the history was written.
+    pub(super) async fn see_starts(&mut self, cx: &Context) -> Result<(), Trouble> {
+        let children = self.awaited_children(cx).await?;
+        self.record_starts(&children);
+        Ok(())
+    }
+
+    /// Reads the rows of the awaited children, in the order of the calls.
+    ///
+    /// There is no row if somebody else held the key of the child, or if it was deleted.
+    async fn awaited_children(&mut self, cx: &Context) -> Result<Vec<AwaitedChild>, Trouble> {
         // A set, because a child awaited by several calls still ends once.
         let calls: BTreeSet<i32> = {
             let runtime = self.flow.lock();
@@ -78,66 +101,78 @@ impl Session {
             children.map(|(call, _)| call).collect()
         };
         let rounds = self.flow.lock().by_round(calls.iter().copied());
-        let mut arrivals = Vec::new();
+        let mut awaited = Vec::with_capacity(calls.len());
         for (round, calls) in rounds {
             let children = cx.client().admin().children_of(cx.id(), round).await;
             let children = children.map_err(Trouble::Store)?;
-            let children: HashMap<i32, Child> = children
-                .into_iter()
-                .map(|child| (child.position, child))
-                .collect();
-            for call in calls {
-                arrivals.extend(self.arrived_child(call, &children));
-            }
+            let children = children.into_iter().map(|child| (child.position, child));
+            let mut children: HashMap<i32, Child> = children.collect();
+            let runtime = self.flow.lock();
+            awaited.extend(calls.into_iter().map(|call| {
+                let position = runtime.call(call).link().position;
+                (call, children.remove(&position))
+            }));
         }
-        Ok(arrivals)
+        awaited.sort_unstable_by_key(|(call, _)| *call);
+        Ok(awaited)
     }
 
-    fn arrived_child(&mut self, call: i32, children: &HashMap<i32, Child>) -> Option<Arrival> {
-        let mut runtime = self.flow.lock();
-        let (kind, name) = (runtime.call(call).kind, runtime.call(call).name.clone());
-        let Some(child) = children.get(&runtime.call(call).link().position) else {
-            let at = runtime.now();
-            let reason = "somebody else holds its key, or it was deleted before its end was seen";
-            let gone = Ended {
-                error: Some(reason.into()),
-                ..Ended::default()
-            };
-            let kind = match kind == CallKind::Activity {
-                true => EventKind::ActivityFailed,
-                false => EventKind::ChildFailed,
-            };
-            let event = event(kind, Some(call), &name, &gone, Some(at));
-            return Some(Arrival::event(at, call, event));
-        };
-        let Some(end) = end_of(kind, child) else {
-            let it = runtime.call_mut(call);
-            if let Some(link) = it.link_mut() {
-                link.found = Some(child.id);
+    /// Records the starts of children, and notes the ids that a park must name.
+    fn record_starts(&mut self, children: &[AwaitedChild]) {
+        let starts = {
+            let mut runtime = self.flow.lock();
+            let found = children
+                .iter()
+                .filter_map(|(call, child)| Some((*call, child.as_ref()?)));
+            let found: Vec<(i32, &Child)> = found.collect();
+            for (call, child) in &found {
+                if let Some(link) = runtime.call_mut(*call).link_mut() {
+                    link.found = Some(child.id);
+                }
             }
-            let is_new_run = it.link().run != child.run;
-            // In a group, record only what the final event will not say: another run of the child.
-            let is_told = is_new_run && (child.run > 1 || it.place.is_none());
-            let at = runtime.now();
-            return is_told.then(|| {
-                let seen = Ended {
-                    child: Some(child.id),
-                    run: child.run,
-                    ..Ended::default()
-                };
-                let event = event(EventKind::ChildStarted, Some(call), &name, &seen, Some(at));
-                Arrival::event(at, call, event)
-            });
+            runtime.starts(&found)
         };
+        for start in starts {
+            if self.stops() {
+                return;
+            }
+            self.flow.lock().note_start(&start);
+            self.record(start);
+        }
+    }
+
+    /// Returns the end of a child; `None` while it lives.
+    fn arrived_end(&self, call: i32, child: Child) -> Option<Arrival> {
+        let runtime = self.flow.lock();
+        let it = runtime.call(call);
+        let end = end_of(it.kind, &child)?;
         let at = child.finished_at.unwrap_or(runtime.now());
         let ended = Ended {
             child: Some(child.id),
             run: child.run,
-            result: child.result.clone(),
-            error: child.last_error.clone(),
+            result: child.result,
+            error: child.last_error,
         };
-        let event = event(end, Some(call), &name, &ended, Some(at));
+        let event = event(end, Some(call), &it.name, &ended, Some(at));
         Some(Arrival::event(at, call, event))
+    }
+
+    /// Returns the failure of a call whose child has no row.
+    fn arrived_loss(&self, call: i32) -> Arrival {
+        let runtime = self.flow.lock();
+        let it = runtime.call(call);
+        let at = runtime.now();
+        let reason = "somebody else holds its key, or it was deleted before its end was seen";
+        let gone = Ended {
+            error: Some(reason.into()),
+            ..Ended::default()
+        };
+        let kind = match it.kind == CallKind::Activity {
+            true => EventKind::ActivityFailed,
+            false => EventKind::ChildFailed,
+        };
+        let event = event(kind, Some(call), &it.name, &gone, Some(at));
+        Arrival::event(at, call, event)
     }
 
     pub(super) async fn arrived_timers(&mut self, cx: &Context) -> Result<Vec<Arrival>, Trouble> {
@@ -189,9 +224,9 @@ impl Session {
         arrivals
     }
 
-    /// Reads the ids of the awaited children: a park must name them.
+    /// Reads the ids of the awaited children: a park names them, and the code may ask for them.
     pub(super) async fn see_children(&mut self, cx: &Context) -> Result<(), Trouble> {
-        let arrivals = self.arrived_children(cx).await?;
+        let arrivals = self.ended_children(cx).await?;
         self.apply_arrivals(arrivals);
         Ok(())
     }
@@ -236,6 +271,9 @@ impl Session {
         Ok(())
     }
 }
+
+/// A call that the code waits for, and the row of its child.
+type AwaitedChild = (i32, Option<Child>);
 
 /// Something that arrived from outside.
 pub(super) struct Arrival {

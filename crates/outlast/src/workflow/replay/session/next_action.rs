@@ -94,7 +94,11 @@ impl NextAction {
             return NextAction::Write;
         }
         if has_work {
-            return NextAction::RunSteps { due: timers.first };
+            // The code runs beside its steps, and may ask for the ids of its children.
+            return match has_unseen(runtime, |kind| kind == CallKind::Child) {
+                true => NextAction::SeeChildren,
+                false => NextAction::RunSteps { due: timers.first },
+            };
         }
         if timers.are_mixed() {
             return NextAction::Write;
@@ -108,9 +112,14 @@ impl NextAction {
 
 /// Returns whether an awaited child has started and its id is unknown.
 fn has_unseen_children(runtime: &Runtime) -> bool {
+    has_unseen(runtime, CallKind::is_child)
+}
+
+/// Returns whether an awaited child of such a kind has started and its id is unknown.
+fn has_unseen(runtime: &Runtime, is_meant: impl Fn(CallKind) -> bool) -> bool {
     let mut children = runtime
         .open()
-        .filter(|(_, call)| call.kind.is_child() && call.is_recorded);
+        .filter(|(_, call)| is_meant(call.kind) && call.is_recorded);
     children.any(|(_, call)| call.link().found.is_none())
 }
 
