@@ -4,11 +4,12 @@
 //! hint for correctness.
 
 use crate::{
-    Cancelled, CascadeRequest, Cascaded, ClaimOffer, ClaimRequest, Claimed, CollectRequest,
-    Collected, Commit, Committed, DeleteAnswer, Delivered, Extent, Fired, Heartbeat, HeldClaim,
-    Hints, Inserts, InstanceId, Listen, NewInstance, NewSignal, NewWorker, Note, ReapRequest,
-    Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried, RunStats,
-    SignalOrInsert, SignalledOrInserted, Terminated, Timestamp, WorkerId, WriteCheck,
+    Cancelled, CascadeRequest, Cascaded, ClaimOffer, ClaimRef, ClaimRequest, Claimed,
+    CollectRequest, Collected, Commit, Committed, DeleteAnswer, Delivered, Extent, Fired,
+    Heartbeat, HeldClaim, Hints, Inserts, InstanceId, Listen, NewInstance, NewSignal, NewWorker,
+    Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
+    RunStats, Signal, SignalOrInsert, SignalledOrInserted, Terminated, Timestamp, WorkerId,
+    WriteCheck,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -117,6 +118,9 @@ pub trait Store: Send + Sync + 'static {
     /// Finished children are counted once per parent: for the current round of a machine, and for
     /// each join set of a workflow. The counts of a workflow never go below 0.
     ///
+    /// An outcome that keeps its claim answers the latest signal that was delivered since the
+    /// claim. It covers every delivery that was acknowledged before the commit.
+    ///
     /// Events are appended and views are replaced with an outcome that is written. An outcome that
     /// is lost, rejected or answered with a cancel writes neither.
     ///
@@ -135,6 +139,18 @@ pub trait Store: Send + Sync + 'static {
     /// *Atomic* for the batch. *Fence*: `revision`. *Locks*: own rows, next in line. *Bound*:
     /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*: sent again, it answers `Lost`.
     async fn release(&self, releases: Vec<Release>) -> Result<Released>;
+
+    /// Reads the unconsumed signals of a claim, oldest first; `None` when the claim is lost.
+    ///
+    /// A worker that keeps a claim calls this when a commit answers a
+    /// [`latest_signal`](crate::Answer::Committed::latest_signal) that it has not seen. So the next
+    /// step sees every signal that was delivered before that commit.
+    ///
+    /// The answer shows one moment, at which the claim was held: no signal of it was consumed. A
+    /// signal that is delivered meanwhile may be missing. The answer to the next commit names it.
+    /// *Atomic*. *Fence*: `revision`; nothing is written. *Locks*: none. *Bound*:
+    /// [`INBOX_MAX`](crate::limits::INBOX_MAX). *Idempotent*.
+    async fn inbox(&self, claim: ClaimRef) -> Result<Option<Vec<Signal>>>;
 
     /// Lists the claims that `worker` holds, by id, with revisions and unanswered cancels.
     ///
@@ -156,6 +172,10 @@ pub trait Store: Send + Sync + 'static {
     /// only when nothing is missing. Signals of one batch arrive in the caller's order, as if sent
     /// one by one: the first match wakes. A dedup key of an earlier signal makes a later one a
     /// duplicate. `Duplicate` takes precedence over `NoTarget`, and `NoTarget` over `InboxFull`.
+    ///
+    /// A signal to an executing target is noted on its row, at an unchanged revision. The next
+    /// commit that keeps the claim answers it
+    /// ([`latest_signal`](crate::Answer::Committed::latest_signal)).
     ///
     /// A dedup key is known when the instance was ever sent a signal with it. The signal may have
     /// been consumed and the instance may have finished. A signal addressed by key is compared

@@ -27,7 +27,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0010_bounds.sql"),
     include_str!("../migrations/0011_machine_columns.sql"),
     include_str!("../migrations/0012_groups.sql"),
-    include_str!("../migrations/0013_views.sql"),
+    include_str!("../migrations/0013_fresh_inboxes.sql"),
+    include_str!("../migrations/0014_views.sql"),
 ];
 
 /// The version of the schema that this build needs.

@@ -10,20 +10,20 @@ use crate::options::Options;
 use crate::session::Session;
 use crate::transaction::Schema;
 use crate::verbs::{
-    cascade, claim, collect, commit, deliver, fire, insert, lease, operate, reap, reconcile,
+    cascade, claim, collect, commit, deliver, fire, inbox, insert, lease, operate, reap, reconcile,
     run_stats,
 };
 use crate::{history_events, inspect};
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRequest, Claimed, CollectRequest,
-    Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Event, Extent, Family, Filter,
-    Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance, InstanceId,
-    ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation, OperationId, Page,
-    QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result,
-    Retried, RoundSummary, Rows, RunStats, RunSummary, SignalId, SignalOrInsert, SignalRow,
-    SignalledOrInserted, StepCountRequest, StepCounts, Store, Terminated, Timestamp, View, Worker,
-    WorkerId, WriteCheck,
+    Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRef, ClaimRequest, Claimed,
+    CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Event, Extent,
+    Family, Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance,
+    InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation,
+    OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
+    Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal, SignalId,
+    SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
+    Terminated, Timestamp, View, Worker, WorkerId, WriteCheck,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -138,6 +138,10 @@ impl Store for Postgres {
 
     async fn release(&self, releases: Vec<Release>) -> Result<Released> {
         commit::release(&self.session, &releases).await
+    }
+
+    async fn inbox(&self, claim: ClaimRef) -> Result<Option<Vec<Signal>>> {
+        inbox::inbox(&self.session, claim).await
     }
 
     async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {

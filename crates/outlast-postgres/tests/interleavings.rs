@@ -66,6 +66,26 @@ async fn outcomes_signals_and_timers_on_one_executing_instance_can_meet_in_any_o
     hold(&pairs(Start::Executing, &acts)).await;
 }
 
+/// The signal is acknowledged before the commit begins, whatever meets the two.
+#[tokio::test]
+async fn a_commit_that_keeps_its_claim_names_every_earlier_signal_in_any_order() {
+    let others = [
+        commit(0, Keep),
+        commit(0, Park),
+        Release(0),
+        Deliver(0),
+        DeliverFor(0),
+        Fire,
+        Claim,
+        Reap(CRASHES_MAX),
+        Act::Cancel(vec![0]),
+    ];
+    let chain = [Deliver(0), commit(0, Keep)];
+    let scenario = |other: &Act| Scenario::new(Start::Executing, &[&chain, from_ref(other)]);
+    let scenarios: Vec<Scenario> = others.iter().map(scenario).map(Scenario::briefly).collect();
+    hold(&scenarios).await;
+}
+
 #[tokio::test]
 async fn a_reap_can_meet_every_other_verb_on_one_executing_instance() {
     let others = [
@@ -445,6 +465,14 @@ async fn a_delivery_that_does_not_wait_is_caught() {
 async fn a_park_and_a_delivery_that_both_do_not_lock_first_are_caught() {
     let park = Scenario::new(Start::Executing, &[&[commit(0, Park)], &[Deliver(0)]]);
     catch("neither-locks", park, &[LOST_WAKE_UP]).await;
+}
+
+#[tokio::test]
+async fn a_delivery_that_does_not_note_its_signal_is_caught() {
+    let sessions = [&[Deliver(0), commit(0, Keep)][..], &[Fire]];
+    let chain = Scenario::new(Start::Executing, &sessions).briefly();
+    let mutant = "signal-to-a-running-step-is-not-noted";
+    catch(mutant, chain, &["I7: a commit of"]).await;
 }
 
 #[tokio::test]

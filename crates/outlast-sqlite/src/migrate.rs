@@ -65,8 +65,13 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         version: 12,
+        name: "fresh inboxes",
+        sql: include_str!("../migrations/0012_fresh_inboxes.sql"),
+    },
+    Migration {
+        version: 13,
         name: "views",
-        sql: include_str!("../migrations/0012_views.sql"),
+        sql: include_str!("../migrations/0013_views.sql"),
     },
 ];
 

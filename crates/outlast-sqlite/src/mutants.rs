@@ -49,7 +49,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("cancel-loses-the-claim", sql!("operate/cancel"), "cancel_answered = 0,", "cancel_answered = 0, revision = revision + 1,"),
     ("cancel-does-not-wake", sql!("operate/hasten"), "where id = ?1", "where false and id = ?1"),
     ("kept-claim-misses-the-cancel", sql!("commit/next_keep"), "(?6 or cancel_requested_at is null or cancel_answered)", "?6 is not null"),
-    ("park-does-not-see-the-cancel", sql!("commit/fence"), "cancel_reason, cancel_answered", "cancel_reason, 1"),
+    ("park-does-not-see-the-cancel", sql!("commit/fence"), "cancel_reason, cancel_answered,", "cancel_reason, 1,"),
     ("cancel-is-answered-for-ever", sql!("operate/retry"), "cancel_requested_at = null,\n    cancel_reason = null,\n    cancel_answered = 0,", ""),
 
     // Cascades
@@ -90,6 +90,12 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     // Defect 10
     ("signal-to-the-ended", sql!("deliver/target_by_id"), "and finished_at is null", ""),
     ("signal-to-the-ended", sql!("deliver/target_by_key"), "and finished_at is null", ""),
+
+    // Signals to a step that runs.
+    ("signal-to-a-running-step-is-not-noted", sql!("deliver/note"), "where id = ?1", "where false and id = ?1"),
+    ("kept-claim-misses-a-signal", sql!("commit/next_keep"), "(?7 or latest_signal is null)", "?7 is not null"),
+    ("kept-workflow-misses-a-signal", sql!("commit/workflow_keep"), "(?8 or latest_signal is null)", "?8 is not null"),
+    ("new-claim-names-earlier-signals", sql!("claim/take"), "latest_signal = null,", ""),
 
     // Defect 11
     ("wakes-on-what-it-was-handed", sql!("inbox/matches"),

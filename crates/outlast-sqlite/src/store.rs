@@ -15,19 +15,20 @@ use crate::threads::writer::{Waits, Writer};
 use crate::tx::Tx;
 use crate::verbs::claim::{self, UnfinishedWalks};
 use crate::verbs::{
-    cascade, collect, commit, deliver, fire, insert, lease, operate, reap, reconcile, run_stats,
+    cascade, collect, commit, deliver, fire, inbox, insert, lease, operate, reap, reconcile,
+    run_stats,
 };
 use crate::{Options, Synchronous, history_events, inspect};
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRequest, Claimed, Clock,
+    Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRef, ClaimRequest, Claimed, Clock,
     CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error, Event,
     Extent, Family, Filter, Fired, Heartbeat, HeldClaim, HistoryRequest, Inserts, Inspect,
     Instance, InstanceId, Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation,
     OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
-    Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, SignalId, SignalOrInsert,
-    SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store, Terminated, Timestamp,
-    View, Worker, WorkerId, WriteCheck, limits,
+    Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal, SignalId,
+    SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
+    Terminated, Timestamp, View, Worker, WorkerId, WriteCheck, limits,
 };
 use rusqlite::ErrorCode;
 use std::fmt;
@@ -292,6 +293,11 @@ impl Store for Sqlite {
             return Ok(Released::default());
         }
         self.write("release", move |tx| commit::release(tx, &releases))
+            .await
+    }
+
+    async fn inbox(&self, claim: ClaimRef) -> Result<Option<Vec<Signal>>> {
+        self.read("inbox", move |tx| inbox::of_claim(tx, claim))
             .await
     }
 

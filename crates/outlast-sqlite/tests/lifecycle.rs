@@ -252,6 +252,54 @@ async fn rows_that_move_into_another_table_keep_their_ids_and_no_id_is_given_twi
     store.close().await;
 }
 
+/// Version 11 notes no signals on rows that execute.
+#[tokio::test]
+async fn a_claim_from_before_version_12_is_told_of_later_signals() {
+    let (_folder, path) = scene::new_path();
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(
+        "create table meta (key text primary key, value text not null) strict;
+         insert into meta values ('schema_version', '11');",
+    )
+    .unwrap();
+    for migration in &Sqlite::migrations()[..11] {
+        old.execute_batch(migration.sql).unwrap();
+    }
+    old.execute_batch(
+        r#"insert into workers (name, host, version, queues, started_at, heartbeat_at, lease_expires_at)
+           values ('old', 'here', '1', '["default"]', 0, 0, 9000000000000000);
+           insert into instances (machine, machine_version, step, state, status, revision, queue,
+               priority, eligible_at, locked_by, inserted_at, updated_at)
+           values ('order', 1, 'start', '{}', 'executing', 7, 'default', 0, 0, 1, 0, 0);
+           insert into signals (target_id, name, payload, inserted_at) values (1, 'before', '{}', 0);"#,
+    )
+    .unwrap();
+    drop(old);
+
+    let store = Sqlite::open(&path).unwrap();
+    let mut claim = ClaimRef {
+        id: InstanceId(1),
+        revision: Revision(7),
+    };
+    let mut named = Vec::new();
+    for _ in 0..2 {
+        let keep = scene::next(claim, "{}", Proceed::KeepClaim);
+        let committed = store.commit(vec![keep].into()).await.unwrap();
+        let [Answer::Committed { latest_signal, .. }] = committed.answers[..] else {
+            panic!("{committed:?}");
+        };
+        named.push(latest_signal.is_some());
+        claim.revision = claim.revision.next();
+        let after = NewSignal::new(Target::Id(claim.id), "after", Json::null());
+        store.deliver(vec![after], None).await.unwrap();
+    }
+    assert_eq!(named, [false, true]);
+    let inbox = store.inbox(claim).await.unwrap().unwrap();
+    let names: Vec<&str> = inbox.iter().map(|signal| signal.name.as_str()).collect();
+    assert_eq!(names, ["before", "after", "after"]);
+    store.close().await;
+}
+
 #[tokio::test]
 async fn the_schema_refuses_an_unknown_or_inconsistent_status() {
     let (_folder, path) = scene::new_path();

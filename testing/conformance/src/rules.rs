@@ -544,6 +544,19 @@ macro_rules! every_rule {
                     a_claim_at_delivery_is_reaped_like_any_other,
                     deliveries_for_a_worker_are_bounded,
                 }
+                fresh_inboxes on One {
+                    a_commit_that_keeps_its_claim_names_the_latest_signal_since_the_claim,
+                    the_inbox_of_a_kept_claim_has_the_signals_that_its_commit_names,
+                    a_claim_is_told_only_of_signals_that_come_after_it,
+                    a_claim_at_delivery_is_not_told_of_signals_of_its_batch,
+                    every_way_to_signal_a_running_step_is_noted,
+                    a_signal_to_a_running_step_does_not_change_its_instance,
+                    a_workflow_that_keeps_its_claim_is_told_of_signals,
+                    a_commit_with_a_cancel_names_the_latest_signal_too,
+                    an_outcome_that_gives_up_its_claim_names_no_signal,
+                    the_inbox_of_a_lost_claim_is_not_read,
+                    reading_an_inbox_changes_nothing,
+                }
                 signal_or_insert on One {
                     a_free_key_starts_an_instance_with_the_signal_in_its_inbox,
                     the_first_step_receives_the_signal_that_started_its_instance,

@@ -622,6 +622,10 @@ pub enum Answer {
         status: Status,
         /// With a kept claim: a cancel that arrived meanwhile and must be answered next.
         cancel: Option<CancelRequest>,
+        /// With a kept claim: the latest signal that was delivered since the claim.
+        ///
+        /// A worker that has not seen it reads the inbox again ([`inbox`](crate::Store::inbox)).
+        latest_signal: Option<SignalId>,
         /// When it was written, by the store's clock: the time of its events that carry none.
         at: Timestamp,
     },

@@ -103,6 +103,7 @@ claimed as (
        set status = 'executing',
            revision = i.revision + 1,
            locked_by = $1,
+           latest_signal = null,
            correlation_guard = case when 'executing' = any (i.correlation_scope) then i.correlation_guard end,
            updated_at = (select now from clock)
      where i.id = any (array(select t.id from taken t))

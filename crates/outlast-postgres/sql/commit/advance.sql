@@ -18,7 +18,8 @@
 -- No cancel is lost. A cancel request holds the row's lock. If it comes first, this statement
 -- waits, reads the row again and sees it. If it comes later, it finds the new row. A row that
 -- keeps its claim returns the cancel. A retry under a cancel runs at once. Any outcome but a retry
--- settles the cancel.
+-- settles the cancel. A signal is not overlooked either: its delivery holds the same lock while it
+-- notes the signal on the row.
 with
 clock as materialized (
     select outlast.now() as now
@@ -56,4 +57,5 @@ update outlast.instances i
 returning i.id, o.revision, k.now as at, case when o.delay_us is not null and i.eligible_at <= k.now then i.queue end as woken,
           case when o.status = 'executing' and not i.cancel_answered then i.cancel_requested_at end
               as cancel_requested_at,
-          case when o.status = 'executing' and not i.cancel_answered then i.cancel_reason end as cancel_reason
+          case when o.status = 'executing' and not i.cancel_answered then i.cancel_reason end as cancel_reason,
+          case when o.status = 'executing' then i.latest_signal end as latest_signal

@@ -13,7 +13,7 @@
 -- Most steps of workflows need this statement only. It looks up each row once and numbers the
 -- events from that row. A row that keeps its claim changes no indexed column, so the update stays
 -- on its page (HOT). As in commit/advance.sql, a row that keeps its claim returns a cancel that
--- came first.
+-- came first, and the latest signal since the claim.
 with
 clock as materialized (
     select outlast.now() as now
@@ -46,7 +46,8 @@ written as (
               case when o.status = 'runnable' then i.queue end as woken,
               case when o.status = 'executing' and not i.cancel_answered then i.cancel_requested_at end
                   as cancel_requested_at,
-              case when o.status = 'executing' and not i.cancel_answered then i.cancel_reason end as cancel_reason
+              case when o.status = 'executing' and not i.cancel_answered then i.cancel_reason end as cancel_reason,
+              case when o.status = 'executing' then i.latest_signal end as latest_signal
 ),
 appended as (
     insert into outlast.events (instance_id, run, seq, at, kind, call, name, data)
@@ -58,5 +59,5 @@ appended as (
                                w.at_us::bigint[])
        with ordinality as e (kind, call, name, data, at_us, nth)
 )
-select w.id, w.revision, w.woken, w.at, w.cancel_requested_at, w.cancel_reason
+select w.id, w.revision, w.woken, w.at, w.cancel_requested_at, w.cancel_reason, w.latest_signal
   from written w

@@ -153,11 +153,13 @@ written as (
      where i.id = any (array[d.id])
     returning i.id, d.revision,
               case when i.status = 'awaiting_signal' and coalesce(cardinality(i.awaits), 0) = 0
-                   then 'sleeping' else i.status end as status, case when i.status = 'runnable' then i.queue end as woken, k.now as at
+                   then 'sleeping' else i.status end as status, case when i.status = 'runnable' then i.queue end as woken, k.now as at,
+              case when i.status = 'executing' then i.latest_signal end as latest_signal
 )
-select w.id, w.revision, w.status, w.woken, w.at, null::timestamptz as cancel_requested_at, null::text as cancel_reason
+select w.id, w.revision, w.status, w.woken, w.at, null::timestamptz as cancel_requested_at, null::text as cancel_reason,
+       w.latest_signal
   from written w
 union all
-select f.id, f.revision, null, null, null, f.cancel_requested_at, f.cancel_reason
+select f.id, f.revision, null, null, null, f.cancel_requested_at, f.cancel_reason, null
   from found f
  where f.is_cancelled

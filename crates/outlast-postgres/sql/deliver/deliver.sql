@@ -20,6 +20,10 @@
 --
 -- A signal to a workflow that needs all removes its name from `awaits`. The signal that completes
 -- the set wakes the workflow.
+--
+-- A signal to an executing row is noted on the row, for the commit of its step. The row keeps its
+-- revision and its indexed columns (HOT). A row that an earlier statement of this delivery has
+-- claimed is not noted: its claim is read after the last signal.
 with
 clock as materialized (
     select outlast.now() as now
@@ -38,6 +42,8 @@ addressed as materialized (
                and (g.correlation_key is null
                     or (i.machine = g.machine and i.correlation_guard = g.correlation_key) is true) as found,
            i.finished_at is not null as ended,
+           i.status = 'executing'
+               and (i.xmin <> pg_current_xact_id()::xid or i.latest_signal is not null) as runs,
            -- A workflow may wait for children at the same time.
            (i.status = 'awaiting_signal' or i.status = 'awaiting_children' and i.joining is not null)
                and g.name = any (i.awaits) as matches,
@@ -100,6 +106,16 @@ inserted as (
       from placed p
      where p.fits
 ),
+-- Ids are given under the lock of the target, so the highest id is the latest signal.
+noted as (
+    update outlast.instances i
+       set latest_signal = n.signal_id
+      from (select p.target_id, max(p.id) as signal_id
+              from placed p
+             where p.fits and p.runs
+             group by p.target_id) n
+     where i.id = any (array[n.target_id])
+),
 -- The awaited names that have come, each with its first signal.
 matched as materialized (
     select p.target_id, p.name, p.needs_all, p.awaits, p.lacks_more, p.claimable,
@@ -136,6 +152,7 @@ woken as (
        set status = case when w.signal_id is null then i.status else w.comes_to end,
            revision = i.revision + case when w.is_taken then 1 else 0 end,
            locked_by = case when w.is_taken then $8::bigint end,
+           latest_signal = null,
            eligible_at = case when w.signal_id is null then i.eligible_at else k.now end,
            awaits = w.awaits,
            await_deadline = case when w.signal_id is null then i.await_deadline end,

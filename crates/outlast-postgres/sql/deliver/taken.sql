@@ -7,8 +7,9 @@
 -- bound   CLAIM_MAX rows, INBOX_MAX signals per row
 --
 -- A separate statement after deliver/deliver.sql, so that it sees what that wrote. The delivery
--- claimed an executing row if this transaction wrote it. Other executing rows ran before. Signals
--- have a target and claimed rows have none. Absent values are null, which costs nothing.
+-- claimed an executing row if this transaction wrote it and noted no signal on it. Other executing
+-- rows ran before. Signals have a target and claimed rows have none. Absent values are null, which
+-- costs nothing.
 with
 taken as materialized (
     select i.*
@@ -18,11 +19,11 @@ taken as materialized (
                   i.attempt, i.crashes, i.partition_key, i.correlation_key, i.parent_id, i.parent_round,
                   i.parent_position, i.round, i.awaits, i.children_dropped, i.eligible_at, i.entered_revision, i.trace,
                   i.joined, i.first_failure, i.cancel_requested_at, i.cancel_reason, i.cancel_answered, i.held,
-                  i.run, i.events, i.xmin as written_by
+                  i.run, i.events, i.xmin as written_by, i.latest_signal
              from outlast.instances i
             where i.id = any (array[t.id])
            offset 0) i
-     where i.status = 'executing' and i.written_by = pg_current_xact_id()::xid
+     where i.status = 'executing' and i.written_by = pg_current_xact_id()::xid and i.latest_signal is null
 )
 select t.id, null::bigint as target_id, null::text as name, null::text as payload, null::text as dedup_key,
        null::timestamptz as inserted_at,

@@ -92,6 +92,14 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     // Defect 10: a finished instance takes signals.
     ("signal-to-the-ended", "deliver/deliver", "i.finished_at is not null as ended", "false as ended"),
 
+    // Signals to a step that runs.
+    ("signal-to-a-running-step-is-not-noted", "deliver/deliver", "where p.fits and p.runs", "where p.fits and p.runs and false"),
+    ("sql-signal-to-a-running-step-is-not-noted", "migration 13", "elsif runs then", "elsif false then"),
+    ("delivery-claims-what-it-noted", "deliver/taken", "and i.latest_signal is null", ""),
+    ("new-claim-names-earlier-signals", "claim/claim", "latest_signal = null,", ""),
+    ("started-workflow-misses-a-signal", "commit/park_workflow", "case when i.status = 'executing' then i.latest_signal end",
+        "case when false then i.latest_signal end"),
+
     // Defect 11: received signals wake the step again; a highest-id mark misses late commits.
     ("wakes-on-what-it-was-handed", "commit/park", "and s.id not in (select unnest(f.received))", ""),
     ("highest-id-mark", "commit/park", "and s.id not in (select unnest(f.received))",

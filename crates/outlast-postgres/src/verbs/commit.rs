@@ -48,7 +48,7 @@ use outcome::{
 };
 use outlast_core::{
     Answer, CancelRequest, ClaimRef, ClosePolicy, Commit, Committed, Join, Outcome, QueueNames,
-    Result, Status, Timestamp, Until,
+    Result, SignalId, Status, Timestamp, Until,
 };
 use spawn::spawning;
 use std::collections::HashMap;
@@ -395,10 +395,12 @@ fn claimed(rows: &[&Commit]) -> [Parameter<'static>; 2] {
 
 /// The store's decision about an outcome.
 enum Decided {
-    /// The row went on or finished, as the outcome says. A kept claim may have a cancel to answer.
-    Advanced(Timestamp, Option<CancelRequest>),
-    /// The row has this status after the park.
-    Parked(Timestamp, Status),
+    /// The row went on or finished, as the outcome says. A kept claim may have a cancel to answer,
+    /// and signals since the claim.
+    Advanced(Timestamp, Option<CancelRequest>, Option<SignalId>),
+    /// The row has this status after the park. A workflow that only started children may have kept
+    /// its claim.
+    Parked(Timestamp, Status, Option<SignalId>),
     /// Nothing was written: the step must answer this cancel first.
     Yielded(CancelRequest),
 }
@@ -428,7 +430,8 @@ impl BatchAnswers {
         self.decided.reserve(rows.len());
         for row in rows {
             add_woken(woken, row)?;
-            let decided = Decided::Advanced(time(row, "at")?, pending_cancel(row)?);
+            let decided =
+                Decided::Advanced(time(row, "at")?, pending_cancel(row)?, latest_signal(row)?);
             self.decided.insert(claim_of(row)?, decided);
         }
         Ok(())
@@ -438,7 +441,7 @@ impl BatchAnswers {
     fn add_parked(&mut self, rows: &[Row], woken: &mut QueueNames) -> Result<(), Failure> {
         for row in rows {
             add_woken(woken, row)?;
-            let decided = Decided::Parked(time(row, "at")?, status(row, "status")?);
+            let decided = Decided::Parked(time(row, "at")?, status(row, "status")?, None);
             self.decided.insert(claim_of(row)?, decided);
         }
         Ok(())
@@ -450,7 +453,11 @@ impl BatchAnswers {
             add_woken(woken, row)?;
             let decided = match pending_cancel(row)? {
                 Some(cancel) => Decided::Yielded(cancel),
-                None => Decided::Parked(time(row, "at")?, status(row, "status")?),
+                None => Decided::Parked(
+                    time(row, "at")?,
+                    status(row, "status")?,
+                    latest_signal(row)?,
+                ),
             };
             self.decided.insert(claim_of(row)?, decided);
         }
@@ -458,23 +465,30 @@ impl BatchAnswers {
     }
 
     fn answer(&mut self, commit: &Commit) -> Answer {
-        let (at, status, cancel) = match self.decided.remove(&commit.claim) {
+        let (at, status, cancel, latest_signal) = match self.decided.remove(&commit.claim) {
             None => return Answer::Lost,
             Some(Decided::Yielded(cancel)) => return Answer::Cancel(cancel),
-            Some(Decided::Advanced(at, cancel)) => (at, status_after(&commit.outcome), cancel),
-            Some(Decided::Parked(at, status)) => {
+            Some(Decided::Advanced(at, cancel, latest_signal)) => {
+                (at, status_after(&commit.outcome), cancel, latest_signal)
+            }
+            Some(Decided::Parked(at, status, latest_signal)) => {
                 let awaits_names = !commit.outcome.awaited_names().is_empty();
-                (at, status.derived(awaits_names), None)
+                (at, status.derived(awaits_names), None, latest_signal)
             }
         };
         Answer::Committed {
             revision: commit.claim.revision.next(),
             status,
             cancel,
+            latest_signal,
             // Events that were written before the outcome carry an earlier time. That time counts.
             at: self.appended.remove(&commit.claim).unwrap_or(at),
         }
     }
+}
+
+fn latest_signal(row: &Row) -> Result<Option<SignalId>, Failure> {
+    Ok(column::<Option<i64>>(row, "latest_signal")?.map(SignalId))
 }
 
 fn add_woken(woken: &mut QueueNames, row: &Row) -> Result<(), Failure> {

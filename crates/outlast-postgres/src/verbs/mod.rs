@@ -17,6 +17,7 @@ pub(crate) mod effects;
 pub(crate) mod end_instances;
 pub(crate) mod enqueue;
 pub(crate) mod fire;
+pub(crate) mod inbox;
 pub(crate) mod insert;
 pub(crate) mod lease;
 pub(crate) mod operate;

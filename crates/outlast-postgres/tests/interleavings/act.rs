@@ -85,6 +85,11 @@ pub(crate) enum Effect {
     Started(InstanceId),
     /// A signal is in an inbox.
     Sent { id: SignalId, target: InstanceId },
+    /// A commit kept its claim and named the latest signal since the claim.
+    Named {
+        id: InstanceId,
+        latest: Option<SignalId>,
+    },
     /// A commit consumed these signals.
     Consumed(Vec<SignalId>),
     /// A commit added this many events.
@@ -291,9 +296,18 @@ async fn commit(store: &Postgres, commits: Vec<Commit>) -> Result<Vec<Effect>> {
     for (commit, answer) in commits.into_iter().zip(answers) {
         match answer {
             Answer::Committed {
-                revision, status, ..
+                revision,
+                status,
+                latest_signal,
+                ..
             } => {
                 effects.push(changed(commit.claim, status, revision));
+                if status == Status::Executing {
+                    effects.push(Effect::Named {
+                        id: commit.claim.id,
+                        latest: latest_signal,
+                    });
+                }
                 if !commit.events.is_empty() {
                     effects.push(Effect::Recorded {
                         id: commit.claim.id,

@@ -51,6 +51,7 @@ impl Verdicts {
         violations.extend(overtaking(world, &history).await);
         violations.extend(untrue_answers(schedule, &history));
         violations.extend(lost_signals(world, stage, schedule).await);
+        violations.extend(unnamed_signals(world, schedule, &history).await);
         violations.extend(untrue_histories(world, stage, schedule).await);
         // Last, because it changes the state.
         let retries = scenario.count(|act| matches!(act, Act::Retry(_)));
@@ -290,6 +291,7 @@ fn untrue_answers(schedule: &Schedule, history: &[Written]) -> Vec<String> {
                 Effect::Refused(reason) => violations.push(format!("an error: {reason}")),
                 Effect::CancelRequested { .. }
                 | Effect::Sent { .. }
+                | Effect::Named { .. }
                 | Effect::Consumed(_)
                 | Effect::Recorded { .. }
                 | Effect::Nothing(_) => {}
@@ -342,6 +344,7 @@ async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<
             Effect::Sent { id, target } => acknowledged.push((*id, *target)),
             Effect::Consumed(signals) => consumed.extend(signals),
             Effect::Changed { .. }
+            | Effect::Named { .. }
             | Effect::Started(_)
             | Effect::Children { .. }
             | Effect::Recorded { .. }
@@ -372,6 +375,59 @@ async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<
     violations
 }
 
+/// I7: a step that runs ahead is told of every signal that was acknowledged before its commit.
+///
+/// In a session one verb follows the answer of another. A signal that meets the last commit is
+/// noted on the row, for the next one.
+async fn unnamed_signals(world: &World, schedule: &Schedule, history: &[Written]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut noted: BTreeMap<i64, SignalId> = BTreeMap::new();
+    for effects in &schedule.effects {
+        let mut sent: BTreeMap<i64, SignalId> = BTreeMap::new();
+        for effect in effects {
+            match effect {
+                Effect::Sent { id, target } => {
+                    sent.insert(target.0, *id);
+                    let latest = noted.entry(target.0).or_insert(*id);
+                    *latest = (*latest).max(*id);
+                }
+                Effect::Named { id, latest } if sent.get(&id.0).copied() > *latest => {
+                    violations.push(format!(
+                        "I7: a commit of {id} named {latest:?} after {:?} was sent",
+                        sent.get(&id.0)
+                    ));
+                }
+                Effect::Named { .. }
+                | Effect::Changed { .. }
+                | Effect::Started(_)
+                | Effect::Consumed(_)
+                | Effect::Recorded { .. }
+                | Effect::Children { .. }
+                | Effect::CancelRequested { .. }
+                | Effect::Nothing(_)
+                | Effect::Refused(_) => {}
+            }
+        }
+    }
+    for row in world.instances().await {
+        // A claim that began during the schedule has the earlier signals in its inbox.
+        let was_claimed = history.iter().any(|written| {
+            let executes = |it: &Option<(String, i64)>| {
+                it.as_ref().is_some_and(|(status, _)| status == "executing")
+            };
+            written.id == row.id && executes(&written.is) && !executes(&written.was)
+        });
+        let expected = noted.get(&row.id).copied();
+        if row.status == "executing" && !was_claimed && row.latest_signal < expected {
+            violations.push(format!(
+                "I7: {} executes, and {:?} is noted instead of {expected:?}",
+                row.id, row.latest_signal
+            ));
+        }
+    }
+    violations
+}
+
 /// I3: a history has exactly the reported events.
 async fn untrue_histories(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<String> {
     let instances = world.instances().await;
@@ -383,6 +439,7 @@ async fn untrue_histories(world: &World, stage: &Stage, schedule: &Schedule) -> 
             Effect::Changed { .. }
             | Effect::Started(_)
             | Effect::Sent { .. }
+            | Effect::Named { .. }
             | Effect::Consumed(_)
             | Effect::Children { .. }
             | Effect::CancelRequested { .. }

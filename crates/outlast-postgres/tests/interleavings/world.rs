@@ -67,6 +67,7 @@ pub(crate) struct Row {
     /// The rounds that a workflow waits for, or last waited for, each with the number of its join
     /// set.
     pub(crate) joining: Option<Vec<(i32, i32)>>,
+    pub(crate) latest_signal: Option<SignalId>,
 }
 
 impl World {
@@ -194,7 +195,7 @@ impl World {
 
     pub(crate) async fn instances(&self) -> Vec<Row> {
         let sql = "select id, status, parent_id, round, partition_key, joined, cancel_requested_at is not null, \
-                    children_started, join_needs, join_fails_fast, parent_round, joining, joining_part \
+                    children_started, join_needs, join_fails_fast, parent_round, joining, joining_part, latest_signal \
                from outlast.instances order by id";
         let rows = self.monitor.query(&in_schema(sql, &self.schema), &[]).await;
         rows.expect("the instances are read")
@@ -215,6 +216,7 @@ impl World {
                     let sets: Vec<i32> = row.get::<_, Option<_>>(12).unwrap_or_default();
                     rounds.into_iter().zip(sets).collect()
                 }),
+                latest_signal: row.get::<_, Option<i64>>(13).map(SignalId),
             })
             .collect()
     }

@@ -83,22 +83,28 @@ async fn for_empty_tables_no_statement_plans_to_read_an_index_from_end_to_end() 
 /// A commit that runs ahead changes no indexed column, so PostgreSQL writes to no index.
 #[tokio::test]
 async fn a_commit_that_keeps_its_claim_is_a_hot_update() {
-    assert_hot_updates(through_the_store::next).await;
+    assert_hot_updates(through_the_store::next, false).await;
 }
 
 /// The same holds for a step of a workflow, even if it starts children.
 #[tokio::test]
 async fn a_workflow_step_that_keeps_its_claim_is_a_hot_update() {
-    assert_hot_updates(through_the_store::flow).await;
+    assert_hot_updates(through_the_store::flow, false).await;
 }
 
-async fn assert_hot_updates(step: impl Fn(usize) -> (Outcome, Vec<NewEvent>)) {
+/// Nor does a signal that is noted on the row of a running step.
+#[tokio::test]
+async fn a_signal_to_a_running_step_is_a_hot_update() {
+    assert_hot_updates(through_the_store::next, true).await;
+}
+
+async fn assert_hot_updates(step: impl Fn(usize) -> (Outcome, Vec<NewEvent>), with_signals: bool) {
     let schema = support::unique_schema();
     let store = connect(&schema).await;
-    let commits = through_the_store::run_ahead(&store, 5, 200, step).await;
+    let updates = through_the_store::run_ahead(&store, 5, 200, step, with_signals).await;
     store.close().await;
 
-    let counters = table::Counters::after_updates(&table::connect().await, &schema, commits).await;
+    let counters = table::Counters::after_updates(&table::connect().await, &schema, updates).await;
     // A full page sends the new version of a row to another page, and that update is not HOT. At
     // most one in twenty does so, even while an old snapshot keeps the old versions alive.
     assert!(

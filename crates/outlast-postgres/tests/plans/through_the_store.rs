@@ -203,13 +203,14 @@ fn outcomes(round: i64) -> [Outcome; 11] {
     ]
 }
 
-/// Commits `rounds` steps for each of `instances` and keeps the claims. Returns the number of
-/// commits.
+/// Commits `rounds` steps for each of `instances` and keeps the claims, perhaps with a signal to
+/// each step. Returns the number of updates.
 pub(crate) async fn run_ahead(
     store: &Postgres,
     instances: usize,
     rounds: usize,
     step: impl Fn(usize) -> (Outcome, Vec<NewEvent>),
+    with_signals: bool,
 ) -> i64 {
     let worker = NewWorker {
         name: "runs ahead".into(),
@@ -224,6 +225,12 @@ pub(crate) async fn run_ahead(
     let inserted = store.insert(rows, Some(worker)).await.unwrap();
     let mut claims: Vec<_> = inserted.rows.iter().map(claim_of).collect();
     for round in 0..rounds {
+        if with_signals {
+            let signals = claims
+                .iter()
+                .map(|claim| NewSignal::new(Target::Id(claim.id), "paid", Json::null()));
+            store.deliver(signals.collect(), None).await.unwrap();
+        }
         let commits = claims.iter().map(|&claim| {
             let (outcome, events) = step(round);
             Commit {
@@ -245,7 +252,7 @@ pub(crate) async fn run_ahead(
             claim.revision = claim.revision.next();
         }
     }
-    (instances * rounds) as i64
+    (instances * rounds * (1 + usize::from(with_signals))) as i64
 }
 
 /// A step of a machine.

@@ -9,7 +9,7 @@ use crate::support::{Database, drop_schema, raw, raw_to, unique_schema, url, val
 use futures_util::future::join_all;
 use outlast_core::{
     Answer, ChildRange, ClaimRef, Commit, ErrorKind, Extent, Inspect, InstanceId, JoinProgress,
-    Joined, Links, Note, Revision, Status, Store, Verb,
+    Joined, Json, Links, Note, Outcome, Proceed, Revision, Status, Store, Verb,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, SCHEMA_VERSION, migrations_sql};
 use std::time::Duration;
@@ -254,6 +254,7 @@ async fn a_schema_of_the_first_version_keeps_its_rows_when_it_is_migrated() {
         revision: Revision(8),
         status: Status::Runnable,
         cancel: None,
+        latest_signal: None,
         at: store.get(held.id).await.unwrap().unwrap().updated_at,
     };
     assert_eq!(*answer, expected);
@@ -438,6 +439,59 @@ async fn instances_of_every_kind_continue_after_their_columns_are_renamed() {
     let signalled = format!("select {schema}.signal('flow', 'flow', 'go')");
     assert_eq!(value_of::<String>(&raw, &signalled).await, "delivered");
     assert_eq!(work::get(&store, flow.id).await.status, Status::Runnable);
+    store.close().await;
+    drop_schema(&schema).await;
+}
+
+/// Version 12 notes no signals on rows that execute.
+#[tokio::test]
+async fn a_claim_from_before_migration_13_is_told_of_later_signals() {
+    let (schema, raw) = (unique_schema(), raw().await);
+    let sql = migrations_sql(&schema).unwrap();
+    let (before, _) = sql.split_once("\n-- Migration 13\n").unwrap();
+    raw.batch_execute(before).await.unwrap();
+    let rows = format!(
+        "select {schema}.insert('task', 'executing', correlation_key => 'held');
+         insert into {schema}.workers (name, host, version, queues, started_at, heartbeat_at, lease_expires_at)
+         values ('old', 'host', '1', '{{default}}', now(), now(), now() + interval '1 hour');
+         update {schema}.instances set status = 'executing', locked_by = 1, revision = 7 where id = 1;
+         select {schema}.signal('task', 'held', 'before')"
+    );
+    raw.batch_execute(&rows).await.unwrap();
+
+    let store = options(&schema).connect().await.unwrap();
+    let mut claim = ClaimRef {
+        id: InstanceId(1),
+        revision: Revision(7),
+    };
+    let mut named = Vec::new();
+    for _ in 0..2 {
+        let commit = Commit {
+            claim,
+            received: Vec::new(),
+            outcome: Outcome::Next {
+                step: "next".into(),
+                state: Json::null(),
+                proceed: Proceed::KeepClaim,
+            },
+            answers_cancel: false,
+            links: Links::UNKNOWN,
+            events: Vec::new(),
+            position: None,
+        };
+        let committed = store.commit(vec![commit].into()).await.unwrap();
+        let [Answer::Committed { latest_signal, .. }] = committed.answers[..] else {
+            panic!("{committed:?}");
+        };
+        named.push(latest_signal.is_some());
+        claim.revision = claim.revision.next();
+        let signalled = format!("select {schema}.signal('task', 'held', 'after')");
+        assert_eq!(value_of::<String>(&raw, &signalled).await, "delivered");
+    }
+    assert_eq!(named, [false, true]);
+    let inbox = store.inbox(claim).await.unwrap().unwrap();
+    let names: Vec<&str> = inbox.iter().map(|signal| signal.name.as_str()).collect();
+    assert_eq!(names, ["before", "after", "after"]);
     store.close().await;
     drop_schema(&schema).await;
 }

@@ -791,6 +791,37 @@ async fn signal_until_delivered(both: &Both, call: &str) -> usize {
     panic!("never delivered: {call}");
 }
 
+/// A step that runs ahead must see a signal of a caller's transaction, too.
+#[tokio::test]
+async fn a_signal_to_a_running_step_is_named_by_its_commit() {
+    let both = Both::open().await;
+    let store = &both.store;
+    work::insert(store, task().correlation_key("k")).await;
+    let mut running = claim(store, worker(store).await).await;
+    let before = get(store, running.id).await;
+    for call in [
+        format!("outlast.signal({}, 'x')", running.id),
+        "outlast.signal('task', 'k', 'y')".into(),
+    ] {
+        assert_eq!(both.signal(&call).await, "delivered");
+        assert_eq!(get(store, running.id).await.updated_at, before.updated_at);
+        let keep = Outcome::Next {
+            step: "next".into(),
+            state: Json::null(),
+            proceed: outlast_core::Proceed::KeepClaim,
+        };
+        let Answer::Committed { latest_signal, .. } = commit(store, &running, keep).await else {
+            panic!("{call}: the claim is held");
+        };
+        let sent = store.signals(running.id, None).await.unwrap();
+        assert_eq!(latest_signal, sent.last().map(|signal| signal.id), "{call}");
+        running.revision = running.revision.next();
+        let inbox = store.inbox(running.reference()).await.unwrap().unwrap();
+        assert_eq!(inbox.len(), sent.len());
+    }
+    both.close().await;
+}
+
 /// A caller with an old snapshot sees neither parks nor signals that were committed since.
 #[tokio::test]
 async fn a_signal_from_an_old_snapshot_fails_with_a_serialization_error() {

@@ -20,7 +20,7 @@ use crate::verbs::inbox;
 use fenced_row::fence;
 use outlast_core::{
     Answer, CancelRequest, ClaimRef, Commit, Committed, InstanceId, Invalid, Json, Outcome,
-    Proceed, Status, limits,
+    Proceed, SignalId, Status, limits,
 };
 use rusqlite::params;
 use std::collections::HashSet;
@@ -178,13 +178,13 @@ fn write_alone(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer
 /// Writes one outcome and everything that belongs to it, if its claim still holds (I3).
 fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Fault> {
     let claim = commit.claim;
-    let mut cancel = None;
+    let mut kept = KeptClaim::default();
     let status = match &commit.outcome {
         Outcome::Next {
             step,
             state,
             proceed: Proceed::KeepClaim,
-        } => keep_claim(tx, commit, step, state, &mut cancel)?,
+        } => keep_claim(tx, commit, step, state, &mut kept)?,
         Outcome::Next {
             step,
             state,
@@ -197,7 +197,7 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         } => retry(tx, commit, state, *delay, error.as_deref(), batch)?,
         Outcome::Wait { .. } => wait(tx, commit, batch)?,
         Outcome::FanOut { .. } => fan_out::fan_out(tx, commit, batch)?,
-        Outcome::Flow { .. } => workflow_outcome::flow(tx, commit, batch, &mut cancel)?,
+        Outcome::Flow { .. } => workflow_outcome::flow(tx, commit, batch, &mut kept)?,
         Outcome::ContinueAsNew { state } => {
             continue_as_new::continue_as_new(tx, commit, state, batch)?
         }
@@ -211,7 +211,7 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         if outlast_core::mutant::is("events-without-fence") {
             history_events::append(tx, claim.id, &commit.events)?;
         }
-        return Ok(cancel.map_or(Answer::Lost, Answer::Cancel));
+        return Ok(kept.cancel.map_or(Answer::Lost, Answer::Cancel));
     };
     match &commit.outcome {
         // These outcomes write their events themselves.
@@ -237,43 +237,58 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
     Ok(Answer::Committed {
         revision: claim.revision.next(),
         status: status.derived(!commit.outcome.awaited_names().is_empty()),
-        cancel,
+        cancel: kept.cancel,
+        latest_signal: kept.latest_signal,
         at: tx.now,
     })
 }
 
+/// What has arrived for a claim that is kept.
+#[derive(Default)]
+struct KeptClaim {
+    /// A cancel that the outcome does not answer.
+    cancel: Option<CancelRequest>,
+    /// The latest signal since the claim.
+    latest_signal: Option<SignalId>,
+}
+
 /// Advances an instance that keeps its claim.
 ///
-/// Sets `cancel` to a cancel that has arrived meanwhile.
+/// Sets `kept` to what has arrived meanwhile.
 ///
-/// Cancels are rare, so the write is tried without reading the row first.
+/// Cancels and signals to a running step are rare, so the write is tried without reading the row
+/// first.
 fn keep_claim(
     tx: &Tx<'_>,
     commit: &Commit,
     step: &str,
     state: &Json,
-    cancel: &mut Option<CancelRequest>,
+    kept: &mut KeptClaim,
 ) -> Result<Option<Status>, Fault> {
     let claim = commit.claim;
-    let write = |may_be_cancelled: bool| {
+    let write = |may_be_cancelled: bool, may_have_signals: bool| {
         tx.prepare(NEXT_KEEP)?.execute(params![
             claim.id.0,
             claim.revision.0,
             step,
             state.as_str(),
             tx.now.0,
-            may_be_cancelled
+            may_be_cancelled,
+            may_have_signals
         ])
     };
-    if write(commit.answers_cancel)? == 1 {
+    if write(commit.answers_cancel, false)? == 1 {
         return Ok(Some(Status::Executing));
     }
-    // Two causes are left: the claim is lost, or a cancel is pending.
+    // Three causes are left: the claim is lost, a cancel is pending, or a signal has come.
     let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
-    *cancel = fenced.cancel;
-    write(true)?;
+    kept.latest_signal = fenced.latest_signal;
+    if fenced.meets_cancel(commit) {
+        kept.cancel = fenced.cancel;
+    }
+    write(true, true)?;
     Ok(Some(Status::Executing))
 }
 

@@ -23,6 +23,7 @@ const INBOX_SIZE: &str = include_str!("../../sql/deliver/inbox_size.sql");
 const SIGNAL: &str = include_str!("../../sql/deliver/signal.sql");
 const ARRIVED: &str = include_str!("../../sql/deliver/arrived.sql");
 const WAKE: &str = include_str!("../../sql/deliver/wake.sql");
+const NOTE: &str = include_str!("../../sql/deliver/note.sql");
 
 /// Delivers signals in the caller's order, as if sent one by one.
 ///
@@ -36,11 +37,12 @@ pub(crate) fn deliver(
         lease::require_alive(tx, "deliver", offer.worker)?;
     }
     let mut delivered = Delivered::default();
-    let (mut sizes, mut woken) = (InboxSizes::default(), Woken::default());
+    let mut arrivals = Arrivals::default();
     for signal in signals {
-        let answer = deliver_one(tx, signal, &mut sizes, &mut woken)?;
+        let answer = deliver_one(tx, signal, &mut arrivals)?;
         delivered.answers.push(answer);
     }
+    let woken = arrivals.noted(tx)?;
     // After the last signal, so that a claim has the whole batch in its inbox.
     (delivered.claims, delivered.woken) = match claim_for {
         Some(offer) => claim::take_woken(tx, offer, &woken)?,
@@ -77,9 +79,9 @@ pub(crate) fn signal_or_insert(
     if inserted.is_some() && insert::is_eligible(tx, &request.row) {
         woken.insert(request.row.queue.clone());
     }
-    let mut holder = Woken::default();
-    let delivery = deliver_one(tx, &signal, &mut InboxSizes::default(), &mut holder)?;
-    woken.extend(holder.into_values());
+    let mut arrivals = Arrivals::default();
+    let delivery = deliver_one(tx, &signal, &mut arrivals)?;
+    woken.extend(arrivals.noted(tx)?.into_values());
     Ok(SignalledOrInserted {
         inserted,
         delivery,
@@ -87,18 +89,34 @@ pub(crate) fn signal_or_insert(
     })
 }
 
-/// The size of each inbox in this verb. Counted once, so that filling an inbox takes linear time.
-type InboxSizes = HashMap<InstanceId, usize>;
+/// The signals that this verb has put into inboxes.
+#[derive(Default)]
+struct Arrivals {
+    /// The size of each inbox. Counted once, so that filling an inbox takes linear time.
+    sizes: HashMap<InstanceId, usize>,
+    /// The woken instances and their queues.
+    woken: BTreeMap<InstanceId, String>,
+    /// The executing instances, each with its latest signal.
+    executing: BTreeMap<InstanceId, SignalId>,
+}
 
-/// The woken instances and their queues.
-type Woken = BTreeMap<InstanceId, String>;
+impl Arrivals {
+    /// Notes the latest signals on the executing instances. Returns the woken instances.
+    ///
+    /// Once for each instance, not for each signal: SQLite writes a row anew as a whole.
+    fn noted(self, tx: &Tx<'_>) -> Result<BTreeMap<InstanceId, String>, Fault> {
+        for (instance, signal) in self.executing {
+            tx.prepare(NOTE)?.execute(params![instance.0, signal.0])?;
+        }
+        Ok(self.woken)
+    }
+}
 
 /// Delivers one signal. The order of the answers is part of the contract.
 fn deliver_one(
     tx: &Tx<'_>,
     signal: &NewSignal,
-    sizes: &mut InboxSizes,
-    woken: &mut Woken,
+    arrivals: &mut Arrivals,
 ) -> Result<Delivery, Fault> {
     // Before the target: a signal that is sent again after the end gets the same answer as before
     // it (docs/protocol.md, defect 10).
@@ -110,19 +128,22 @@ fn deliver_one(
         return Ok(Delivery::NoTarget);
     };
     let instance = receiver.id;
-    let size = match sizes.get(&instance) {
+    let size = match arrivals.sizes.get(&instance) {
         Some(size) => *size,
         None => inbox_size(tx, instance)?,
     };
     if size >= limits::INBOX_MAX {
         return Ok(Delivery::InboxFull { instance });
     }
-    sizes.insert(instance, size + 1);
+    arrivals.sizes.insert(instance, size + 1);
     let id = put(tx, instance, signal)?;
     let woke = receiver.waits && (!receiver.needs_all || completes(tx, instance, &signal.name)?);
     if woke {
         tx.prepare(WAKE)?.execute(params![instance.0, tx.now.0])?;
-        woken.insert(instance, receiver.queue);
+        arrivals.woken.insert(instance, receiver.queue);
+    }
+    if receiver.runs {
+        arrivals.executing.insert(instance, id);
     }
     Ok(Delivery::Delivered { id, instance, woke })
 }
@@ -148,6 +169,8 @@ struct Receiver {
     waits: bool,
     /// Whether it is parked until its whole group is complete.
     needs_all: bool,
+    /// Whether its step runs.
+    runs: bool,
 }
 
 /// Returns the target of a signal, if it is live.
@@ -170,6 +193,7 @@ impl Receiver {
             queue: row.get("queue")?,
             waits: row.get("waits")?,
             needs_all: row.get("needs_all")?,
+            runs: row.get("runs")?,
         })
     }
 }

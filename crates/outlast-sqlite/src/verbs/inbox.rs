@@ -1,17 +1,18 @@
 //! The inbox of an instance: its received and unconsumed signals.
 //!
-//! Claims read it; outcomes and ends consume from it. A signal with a dedup key must never be
-//! deleted before its instance: its tombstone makes a repeated send a duplicate (docs/protocol.md,
-//! defect 9).
+//! Claims and the verb `inbox` read it; outcomes and ends consume from it. A signal with a dedup
+//! key must never be deleted before its instance: its tombstone makes a repeated send a duplicate
+//! (docs/protocol.md, defect 9).
 
 use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
-use outlast_core::{InstanceId, Signal, SignalId};
+use outlast_core::{ClaimRef, InstanceId, Signal, SignalId};
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashSet;
 
 const NEXT_INBOX: &str = include_str!("../../sql/claim/next_inbox.sql");
+const HELD: &str = include_str!("../../sql/claim/held.sql");
 const INBOX: &str = include_str!("../../sql/claim/inbox.sql");
 const CONSUME_DELETE: &str = include_str!("../../sql/inbox/consume_delete.sql");
 const CONSUME_TOMBSTONE: &str = include_str!("../../sql/inbox/consume_tombstone.sql");
@@ -47,6 +48,19 @@ pub(crate) fn owners(
         }
     }
     Ok(owners)
+}
+
+/// Returns the inbox of a claim that its worker keeps; `None` when the claim is lost.
+///
+/// Both reads have one snapshot, so no other worker has consumed a signal.
+pub(crate) fn of_claim(tx: &Tx<'_>, claim: ClaimRef) -> Result<Option<Vec<Signal>>, Fault> {
+    let held = tx
+        .prepare(HELD)?
+        .exists(params![claim.id.0, claim.revision.0])?;
+    match held {
+        true => Ok(Some(read(tx, claim.id)?)),
+        false => Ok(None),
+    }
 }
 
 /// Returns all signals of an inbox, oldest first.

@@ -280,6 +280,18 @@ impl Coding {
         };
         let state = Value::state(&claim.machine, Some(claim.id), claimed(claim));
         claim.state = state.read(&**codec, &claim.state)?;
+        self.decode_inbox(claim)?;
+        for child in &mut claim.children {
+            decode_child(&**codec, claim.id, child)?;
+        }
+        Ok(())
+    }
+
+    /// Decodes the signals in the inbox of a claim.
+    pub(crate) fn decode_inbox(&self, claim: &mut Claim) -> Result<(), Unreadable> {
+        let Some(codec) = &self.0 else {
+            return refuse_encoded_signals(claim);
+        };
         let key = claim.correlation_key.as_deref();
         let key = key.map(|key| (claim.machine.as_str(), key));
         for signal in &mut claim.inbox {
@@ -289,9 +301,6 @@ impl Coding {
             };
             let payload = Value::signal(&signal.name, Some(claim.id), sent);
             signal.payload = payload.read_or_refuse(&**codec, &signal.payload)?;
-        }
-        for child in &mut claim.children {
-            decode_child(&**codec, claim.id, child)?;
         }
         Ok(())
     }
@@ -552,20 +561,11 @@ fn claimed(claim: &Claim) -> StatePlace<'_> {
 
 /// Refuses encoded values: without a codec they cannot be used.
 fn refuse_encoded(claim: &Claim) -> Result<(), Unreadable> {
-    let refuse = |value: &Value<'_>, envelope: &str| {
-        let key = envelope::key_of(envelope);
-        Err(value.unreadable(CodecError::NoCodec { key }))
-    };
     if let Some(envelope) = claim.state.as_encoded() {
         let state = Value::state(&claim.machine, Some(claim.id), claimed(claim));
         return refuse(&state, envelope);
     }
-    for signal in &claim.inbox {
-        if let Some(envelope) = signal.payload.as_encoded() {
-            let payload = Value::signal(&signal.name, Some(claim.id), SignalTarget::default());
-            return refuse(&payload, envelope);
-        }
-    }
+    refuse_encoded_signals(claim)?;
     for child in &claim.children {
         let result = child.result.as_ref().and_then(Json::as_encoded);
         let error = child.last_error.as_deref().and_then(envelope::in_text);
@@ -574,6 +574,21 @@ fn refuse_encoded(claim: &Claim) -> Result<(), Unreadable> {
         }
     }
     Ok(())
+}
+
+fn refuse_encoded_signals(claim: &Claim) -> Result<(), Unreadable> {
+    for signal in &claim.inbox {
+        if let Some(envelope) = signal.payload.as_encoded() {
+            let payload = Value::signal(&signal.name, Some(claim.id), SignalTarget::default());
+            return refuse(&payload, envelope);
+        }
+    }
+    Ok(())
+}
+
+fn refuse(value: &Value<'_>, envelope: &str) -> Result<(), Unreadable> {
+    let key = envelope::key_of(envelope);
+    Err(value.unreadable(CodecError::NoCodec { key }))
 }
 
 /// Prepares an outcome for the store without a codec.

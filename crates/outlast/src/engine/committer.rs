@@ -13,7 +13,7 @@ use crate::codec::Unreadable;
 use crate::metrics;
 use outlast_core::{
     Answer, CancelRequest, Commit, Committed, Due, Error, ErrorKind, Hints, Invalid, NewEvent,
-    Outcome, Revision, Status, Timestamp,
+    Outcome, Revision, SignalId, Status, Timestamp,
 };
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -77,6 +77,8 @@ pub(crate) enum Written {
         events: Vec<NewEvent>,
         /// A cancel request that the next step must answer, if the claim is kept.
         cancel: Option<CancelRequest>,
+        /// The latest signal since the claim, if the claim is kept.
+        latest_signal: Option<SignalId>,
         /// When it was written, by the database's clock.
         at: Timestamp,
     },
@@ -251,6 +253,7 @@ impl Committer {
                 Answer::Committed {
                     revision,
                     cancel,
+                    latest_signal,
                     at,
                     ..
                 } => Written::Committed {
@@ -258,6 +261,7 @@ impl Committer {
                     outcome,
                     events,
                     cancel,
+                    latest_signal,
                     at,
                 },
                 Answer::Cancel(cancel) => Written::Cancelled { cancel, events },

@@ -4,6 +4,7 @@
 //! itself: outcomes go to the committer, under the fence of the claim.
 
 mod failure_report;
+mod fresh_inbox;
 mod no_progress;
 mod quarantine;
 mod unrunnable;
@@ -22,8 +23,11 @@ use crate::machine::{Context, Decided, Failure, Registered, StepHandles};
 use crate::metrics;
 use crate::workflow::Session;
 use failure_report::{AttemptFailure, Failures, Fate};
+use fresh_inbox::SeenSignals;
 use no_progress::{NoProgressCounter, NoProgressCounts};
-use outlast_core::{CancelRequest, Claim, Commit, Flowing, Invalid, Outcome, Proceed, Revision};
+use outlast_core::{
+    CancelRequest, Claim, Commit, Flowing, Invalid, Outcome, Proceed, Revision, SignalId,
+};
 use quarantine::{Quarantine, is_quarantined};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -59,6 +63,13 @@ pub(crate) enum ClaimEnd {
     Lost,
     /// A test injected a crash here: the claim is left as it is.
     Crashed,
+}
+
+/// The next step of a kept claim.
+struct NextStep {
+    claim: Box<Claim>,
+    /// The latest signal that came between the claim and the last commit.
+    latest_signal: Option<SignalId>,
 }
 
 impl Executor {
@@ -99,6 +110,7 @@ impl Executor {
             false => 0,
         };
         let mut first = true;
+        let mut seen = SeenSignals::of(&claim);
         let mut kept: Option<Slot> = None;
         // A workflow stays in memory for as long as its claim is kept.
         let mut session = None;
@@ -143,6 +155,7 @@ impl Executor {
                     slot,
                     &mut session,
                     commit_counter,
+                    &mut seen,
                 )
                 .instrument(span)
                 .await
@@ -189,6 +202,7 @@ impl Executor {
         slot: Slot,
         session: &mut Option<Box<Session>>,
         commit_counter: &mut NoProgressCounter<'_>,
+        seen: &mut SeenSignals,
     ) -> Result<(Box<Claim>, Option<Slot>), ClaimEnd> {
         if self.crashes(Point::BeforeStep, &claim, None) {
             return Err(ClaimEnd::Crashed);
@@ -222,6 +236,7 @@ impl Executor {
                 outcome,
                 events,
                 cancel,
+                latest_signal,
                 at,
             } => {
                 self.report(cx.claim(), failures, Fate::Written);
@@ -233,7 +248,7 @@ impl Executor {
                 if let Some(session) = session {
                     session.written(events, at, outcome.begins_round());
                 }
-                self.go_on(claim, revision, outcome, cancel, held)
+                self.go_on(claim, revision, outcome, (cancel, latest_signal), held)
             }
             // Nothing was written: a cancel request came first. The workflow receives it and
             // decides again. Its failures are written and reported with that decision.
@@ -243,7 +258,10 @@ impl Executor {
                 }
                 let mut claim = cx.into_claim();
                 claim.cancel = Some(cancel);
-                Ok(claim)
+                Ok(NextStep {
+                    claim,
+                    latest_signal: None,
+                })
             }
             Written::Lost | Written::Rejected(_) | Written::Unencoded(_) | Written::Closed => {
                 let written = (written, failures);
@@ -251,7 +269,14 @@ impl Executor {
                     .await
             }
         };
-        next.map(|claim| (claim, writing.into_slot()))
+        let mut next = next?;
+        if seen.lack(next.latest_signal) {
+            next = Box::pin(self.reload_inbox(machine, next, held, seen)).await?;
+            if let Some(session) = session {
+                session.refresh(&next.claim.inbox);
+            }
+        }
+        Ok((next.claim, writing.into_slot()))
     }
 
     /// Handles a commit that was not written. An outcome that cannot be stored goes to
@@ -269,7 +294,7 @@ impl Executor {
         held: &ClaimGuard,
         budget: u32,
         commit_counter: &mut NoProgressCounter<'_>,
-    ) -> Result<Box<Claim>, ClaimEnd> {
+    ) -> Result<NextStep, ClaimEnd> {
         let mut events = 0;
         if let Written::Rejected(invalid) = written {
             #[cfg(outlast_mutants)]
@@ -322,9 +347,9 @@ impl Executor {
         claim: Box<Claim>,
         revision: Revision,
         outcome: Outcome,
-        cancel: Option<CancelRequest>,
+        (cancel, latest_signal): (Option<CancelRequest>, Option<SignalId>),
         held: &ClaimGuard,
-    ) -> Result<Box<Claim>, ClaimEnd> {
+    ) -> Result<NextStep, ClaimEnd> {
         if self.crashes(Point::AfterCommit, &claim, Some(&outcome)) {
             return Err(ClaimEnd::Crashed);
         }
@@ -335,19 +360,22 @@ impl Executor {
                 proceed: Proceed::KeepClaim,
             } => {
                 held.move_on(revision);
-                Ok(next_claim(claim, revision, step, state, cancel))
+                let claim = next_claim(claim, revision, step, state, cancel);
+                Ok(NextStep {
+                    claim,
+                    latest_signal,
+                })
             }
             Outcome::Flow {
                 then: Flowing::Proceed(Proceed::KeepClaim),
                 ..
             } => {
                 held.move_on(revision);
-                Ok(flowing_claim(
-                    claim,
-                    revision,
-                    outcome.begins_round(),
-                    cancel,
-                ))
+                let begins_round = outcome.begins_round();
+                Ok(NextStep {
+                    claim: flowing_claim(claim, revision, begins_round, cancel),
+                    latest_signal,
+                })
             }
             Outcome::Next { .. }
             | Outcome::Retry { .. }
@@ -368,16 +396,17 @@ impl Executor {
         claim: Box<Claim>,
         (written, failures): (Written, Option<Box<Failures>>),
         held: &ClaimGuard,
-    ) -> Result<Box<Claim>, ClaimEnd> {
+    ) -> Result<NextStep, ClaimEnd> {
         match written {
             Written::Committed {
                 revision,
                 outcome,
                 cancel,
+                latest_signal,
                 ..
             } => {
                 self.report(&claim, failures, Fate::Written);
-                self.go_on(claim, revision, outcome, cancel, held)
+                self.go_on(claim, revision, outcome, (cancel, latest_signal), held)
             }
             Written::Lost => {
                 self.report(&claim, failures, Fate::Lost);
@@ -460,6 +489,7 @@ impl Executor {
             Written::Committed {
                 revision,
                 cancel,
+                latest_signal,
                 at,
                 ..
             } => Written::Committed {
@@ -467,6 +497,7 @@ impl Executor {
                 outcome,
                 events,
                 cancel,
+                latest_signal,
                 at,
             },
             Written::Cancelled { cancel, .. } => Written::Cancelled { cancel, events },
@@ -624,7 +655,8 @@ fn flowing_claim(
     claim
 }
 
-/// Returns the claim of the next step as the store would, except for signals that came meanwhile.
+/// Returns the claim of the next step as the store would, except for signals that came meanwhile:
+/// [`reload_inbox`](Executor::reload_inbox) adds these.
 ///
 /// Awaited signals are consumed; the children of the round are still there. For `cancel` see
 /// [`follow_cancel`].

@@ -146,7 +146,10 @@ impl Context {
         self.claim.awaited()
     }
 
-    /// Returns every signal that was unconsumed at the claim, oldest first, awaited or not.
+    /// Returns every unconsumed signal, oldest first, awaited or not.
+    ///
+    /// It has all signals that were sent before the previous step ended, or before this one was
+    /// claimed.
     ///
     /// A payload that a [`codec`](crate::codec) refuses appears as refused; no type reads it.
     pub fn inbox(&self) -> &[Message] {

@@ -3,8 +3,8 @@
 use super::Tables;
 use super::tables::change_status;
 use outlast_core::{
-    Child, Claim, ClaimRequest, Claimed, Instance, InstanceId, Result, Signal, SignalRow, Status,
-    Timestamp, WorkerId,
+    Child, Claim, ClaimRef, ClaimRequest, Claimed, Instance, InstanceId, Result, Signal, SignalRow,
+    Status, Timestamp, WorkerId,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -91,7 +91,15 @@ impl Tables {
             row.revision = row.revision.next();
             row.locked_by = Some(worker);
             row.updated_at = now;
+            self.latest_signals.remove(&id);
         }
+    }
+
+    /// Returns the inbox of a claim that is still held.
+    pub(super) fn inbox_of(&self, claim: ClaimRef) -> Option<Vec<Signal>> {
+        let row = self.instances.get(&claim.id)?;
+        let is_held = row.status == Status::Executing && row.revision == claim.revision;
+        is_held.then(|| self.inbox(claim.id).filter_map(presented).collect())
     }
 
     /// Returns the claim with the data that its step may read.

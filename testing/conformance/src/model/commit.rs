@@ -115,6 +115,7 @@ impl Tables {
                 self.finish(id, Status::Cancelled, Some(reason), now, effects);
             }
         }
+        let latest_signal = self.latest_signals.get(&id).copied();
         let row = self.row(id);
         Answer::Committed {
             revision: row.revision,
@@ -123,6 +124,7 @@ impl Tables {
                 .cancel
                 .clone()
                 .filter(|cancel| row.status == Status::Executing && !cancel.answered),
+            latest_signal: latest_signal.filter(|_| row.status == Status::Executing),
             at: now,
         }
     }

@@ -120,6 +120,10 @@ impl Tables {
             consumed_at: None,
         };
         self.signals.insert(id, row);
+        let executes = |row: &Instance| row.status == Status::Executing;
+        if self.instances.get(&instance).is_some_and(executes) {
+            self.latest_signals.insert(instance, id);
+        }
         Delivery::Delivered { id, instance, woke }
     }
 

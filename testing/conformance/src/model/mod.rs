@@ -28,11 +28,11 @@ pub(crate) use tables::Tables;
 
 use async_trait::async_trait;
 use outlast_core::{
-    Cancelled, CascadeRequest, Cascaded, ClaimOffer, ClaimRequest, Claimed, Clock, CollectRequest,
-    Collected, Commit, Committed, DeleteAnswer, Delivered, Error, Extent, Fired, Heartbeat,
-    HeldClaim, Inserts, InstanceId, ManualClock, NewInstance, NewSignal, NewWorker, Note,
-    ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
-    RunStats, SignalOrInsert, SignalledOrInserted, Store, Terminated, Timestamp, WorkerId,
+    Cancelled, CascadeRequest, Cascaded, ClaimOffer, ClaimRef, ClaimRequest, Claimed, Clock,
+    CollectRequest, Collected, Commit, Committed, DeleteAnswer, Delivered, Error, Extent, Fired,
+    Heartbeat, HeldClaim, Inserts, InstanceId, ManualClock, NewInstance, NewSignal, NewWorker,
+    Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
+    RunStats, Signal, SignalOrInsert, SignalledOrInserted, Store, Terminated, Timestamp, WorkerId,
     WriteCheck,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,6 +100,10 @@ impl Store for Model {
 
     async fn release(&self, releases: Vec<Release>) -> Result<Released> {
         self.alone("release", |tables, now| tables.release(&releases, now))
+    }
+
+    async fn inbox(&self, claim: ClaimRef) -> Result<Option<Vec<Signal>>> {
+        self.alone("inbox", |tables, _| Ok(tables.inbox_of(claim)))
     }
 
     async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {

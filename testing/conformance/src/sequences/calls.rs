@@ -3,13 +3,13 @@
 use super::ids::Ids;
 use crate::Database;
 use outlast_core::{
-    Answer, CancelRequest, Cancelled, CascadeRequest, Cascaded, Child, Claim, ClaimOffer,
+    Answer, CancelRequest, Cancelled, CascadeRequest, Cascaded, Child, Claim, ClaimOffer, ClaimRef,
     ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer,
     Delivered, Delivery, DroppedChild, ErrorKind, Event, Extent, Family, Fired, Flowing, Heartbeat,
     HeldClaim, HistoryRequest, Inserted, Inserts, InstanceId, ListRequest, NewInstance, NewSignal,
     NewWorker, Note, Operation, OperationId, Outcome, Park, QueueNames, ReapRequest, Reaped,
     ReconcileRequest, Reconciled, Release, Released, Result, Retried, RoundSummary, Rows, RunStats,
-    SignalOrInsert, SignalledOrInserted, StepCountRequest, StepCounts, Target, Terminated,
+    Signal, SignalOrInsert, SignalledOrInserted, StepCountRequest, StepCounts, Target, Terminated,
     Timestamp, WorkerId, limits,
 };
 use std::time::Duration;
@@ -22,6 +22,7 @@ pub(super) enum Call {
     Commit(Vec<Commit>),
     Release(Vec<Release>),
     ClaimsOf(WorkerId),
+    Inbox(ClaimRef),
     Deliver(Vec<NewSignal>, Option<ClaimOffer>),
     SignalOrInsert(SignalOrInsert),
     Register(NewWorker),
@@ -57,6 +58,7 @@ pub(super) enum Reply {
     Committed(Committed),
     Released(Released),
     Claims(Vec<HeldClaim>),
+    Inbox(Option<Vec<Signal>>),
     Delivered(Delivered),
     SignalledOrInserted(SignalledOrInserted),
     Registered(WorkerId),
@@ -98,6 +100,7 @@ impl Call {
             Call::Commit(commits) => Reply::Committed(store.commit(commits.into()).await?),
             Call::Release(releases) => Reply::Released(store.release(releases).await?),
             Call::ClaimsOf(worker) => Reply::Claims(store.claims_of(worker).await?),
+            Call::Inbox(claim) => Reply::Inbox(store.inbox(claim).await?),
             Call::Deliver(signals, offer) => Reply::Delivered(store.deliver(signals, offer).await?),
             Call::SignalOrInsert(request) => {
                 Reply::SignalledOrInserted(store.signal_or_insert(request).await?)
@@ -192,6 +195,7 @@ impl Call {
             | Call::Retry(named, _)
             | Call::Delete(named, _) => ids.rename_all(named),
             Call::StepCounts(request) => request.after.iter_mut().for_each(|it| ids.rename(it)),
+            Call::Inbox(claim) => ids.rename(&mut claim.id),
             Call::Rounds(id) | Call::CloseActions(id) | Call::Family(id) => ids.rename(id),
             Call::History(request) => ids.rename(&mut request.id),
             Call::Search(request) => {
@@ -267,13 +271,24 @@ impl Reply {
             Reply::Committed(committed) => {
                 for answer in &mut committed.answers {
                     match answer {
-                        Answer::Committed { cancel, .. } => {
+                        Answer::Committed {
+                            cancel,
+                            latest_signal,
+                            ..
+                        } => {
                             rename_reasons(&mut None, cancel, ids);
+                            latest_signal
+                                .iter_mut()
+                                .for_each(|it| ids.rename_signal(it));
                         }
                         Answer::Cancel(cancel) => ids.rename_in(&mut cancel.reason),
                         Answer::Lost | Answer::Rejected(_) => {}
                     }
                 }
+            }
+            Reply::Inbox(inbox) => {
+                let signals = inbox.iter_mut().flatten();
+                signals.for_each(|it| ids.rename_signal(&mut it.id));
             }
             Reply::Cascaded(cascaded) => {
                 ids.rename_all(&mut cascaded.requested);
@@ -319,6 +334,7 @@ impl Reply {
             Reply::Retried(it) => std::mem::take(&mut it.woken),
             Reply::Claimed(_)
             | Reply::Claims(_)
+            | Reply::Inbox(_)
             | Reply::Registered(_)
             | Reply::Beat(_)
             | Reply::Deregistered

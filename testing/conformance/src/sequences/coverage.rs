@@ -41,6 +41,9 @@ impl Coverage {
             let answers = commits.iter().zip(&committed.answers);
             let met = answers.filter_map(|(it, answer)| cancel_kind(it, answer, before));
             met.for_each(|what| self.note(what));
+            let answers = commits.iter().zip(&committed.answers);
+            let names_signal = answers.filter_map(|(it, answer)| signal_kind(it, answer));
+            names_signal.for_each(|what| self.note(what));
         }
         for old in &before.instances {
             let Some(new) = after.instance(old.id) else {
@@ -225,6 +228,22 @@ fn cancel_kind(commit: &Commit, answer: &Answer, before: &State) -> Option<Strin
     }
 }
 
+/// Returns how an outcome that kept its claim met a signal that came after the claim.
+fn signal_kind(commit: &Commit, answer: &Answer) -> Option<String> {
+    let Answer::Committed {
+        latest_signal: Some(_),
+        ..
+    } = answer
+    else {
+        return None;
+    };
+    let outcome = match commit.outcome.begins_round() {
+        true => "flow with children",
+        false => outcome_name(&commit.outcome),
+    };
+    Some(format!("{outcome} names a signal"))
+}
+
 fn outcome_name(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Next {
@@ -282,6 +301,8 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
             it.answers.iter().map(kind).collect()
         }
         Reply::Claims(claims) => if_any(claims, "claims of: some").into_iter().collect(),
+        Reply::Inbox(None) => vec!["inbox: lost".into()],
+        Reply::Inbox(Some(signals)) => if_any(signals, "inbox: some").into_iter().collect(),
         Reply::Delivered(it) => {
             let kind = |it: &Delivery| match it {
                 Delivery::Delivered { woke: true, .. } => "deliver: woke".to_owned(),
@@ -407,6 +428,7 @@ fn name_of(call: &Call) -> &'static str {
         Call::Commit(_) => "commit",
         Call::Release(_) => "release",
         Call::ClaimsOf(_) => "claims of",
+        Call::Inbox(_) => "inbox",
         Call::Deliver(..) => "deliver",
         Call::SignalOrInsert(_) => "signal or insert",
         Call::Register(_) => "register",

@@ -7,15 +7,16 @@ use super::calls::Call;
 use super::state::State;
 use super::steps::{self, QUEUES};
 use outlast_core::{
-    Deadline, Delays, Filter, HistoryRequest, Instance, InstanceId, ListRequest, RunStats, Runs,
-    Status, StepCountRequest, Timestamp, minute_of,
+    ClaimRef, Deadline, Delays, Filter, HistoryRequest, Instance, InstanceId, ListRequest,
+    Revision, RunStats, Runs, Status, StepCountRequest, Timestamp, minute_of,
 };
 use std::time::Duration;
 
 /// Returns the question at position `nth`.
 pub(super) fn question(nth: usize, state: &State, now: Timestamp) -> Call {
     let mut dice = Dice(nth as u64);
-    match dice.roll(8) {
+    match dice.roll(9) {
+        8 => Call::Inbox(claim(&mut dice, state)),
         0 => Call::Record(stats(&mut dice, now)),
         1 => Call::Rounds(any_instance(&mut dice, state)),
         5 => Call::CloseActions(any_parent(&mut dice, state)),
@@ -31,6 +32,25 @@ pub(super) fn question(nth: usize, state: &State, now: Timestamp) -> Call {
             limit: 1 + dice.roll(8),
             values: dice.roll(2) == 0,
         }),
+    }
+}
+
+/// A claim that is held if possible, at its revision or at the one before.
+fn claim(dice: &mut Dice, state: &State) -> ClaimRef {
+    let executes = |row: &&Instance| row.status == Status::Executing;
+    let rows: Vec<&Instance> = state.instances.iter().filter(executes).collect();
+    match rows.is_empty() {
+        true => ClaimRef {
+            id: any_instance(dice, state),
+            revision: Revision(1),
+        },
+        false => {
+            let row = rows[dice.roll(rows.len())];
+            ClaimRef {
+                id: row.id,
+                revision: Revision(row.revision.0 - i64::from(dice.roll(4) == 0)),
+            }
+        }
     }
 }
 

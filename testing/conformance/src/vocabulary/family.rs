@@ -51,6 +51,7 @@ impl Subject {
             revision,
             status,
             cancel: None,
+            latest_signal: None,
             at: self.now(),
         }
     }

@@ -9,7 +9,9 @@ use crate::error::Fault;
 use crate::tx::Tx;
 use crate::verbs::effects::partition_line;
 use crate::verbs::effects::{ChildPosition, Ended};
-use outlast_core::{CancelRequest, ClaimRef, Commit, InstanceId, QueueNames, Status, Timestamp};
+use outlast_core::{
+    CancelRequest, ClaimRef, Commit, InstanceId, QueueNames, SignalId, Status, Timestamp,
+};
 use rusqlite::{OptionalExtension, Row, params};
 
 const FENCE: &str = include_str!("../../../sql/commit/fence.sql");
@@ -24,6 +26,8 @@ pub(super) struct FencedRow {
     has_place: bool,
     pub(super) round: i32,
     pub(super) cancel: Option<CancelRequest>,
+    /// The latest signal that was delivered since the claim.
+    pub(super) latest_signal: Option<SignalId>,
 }
 
 /// Returns the row if its claim still holds (I3).
@@ -49,6 +53,7 @@ impl FencedRow {
             has_place: columns.next::<Option<bool>>()? == Some(false),
             round: columns.next()?,
             cancel: columns.next_cancel()?,
+            latest_signal: columns.next::<Option<i64>>()?.map(SignalId),
         })
     }
 

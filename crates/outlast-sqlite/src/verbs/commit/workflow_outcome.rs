@@ -6,13 +6,13 @@
 
 use super::fan_out::spawn;
 use super::fenced_row::{FencedRow, fence};
-use super::{Batch, array, has_match};
+use super::{Batch, KeptClaim, array, has_match};
 use crate::error::Fault;
 use crate::history_events;
 use crate::tx::Tx;
 use outlast_core::{
-    CancelRequest, Commit, DroppedChild, Due, Flowing, HistoryPosition, InstanceId, JoinSets,
-    Joined, NewInstance, Outcome, Parent, Park, Proceed, QueueNames, Status, Timestamp,
+    Commit, DroppedChild, Due, Flowing, HistoryPosition, InstanceId, JoinSets, Joined, NewInstance,
+    Outcome, Parent, Park, Proceed, QueueNames, Status, Timestamp,
 };
 use rusqlite::params;
 use std::collections::HashSet;
@@ -23,15 +23,15 @@ const WORKFLOW_JOIN: &str = include_str!("../../../sql/commit/workflow_join.sql"
 const ALREADY_ENDED: &str = include_str!("../../../sql/join/already_ended.sql");
 const MATCHING_NAMES: &str = include_str!("../../../sql/inbox/matching_names.sql");
 
-/// Writes the outcome of a workflow. Sets `cancel` to a cancel that has arrived meanwhile.
+/// Writes the outcome of a workflow. Sets `kept` to what has arrived meanwhile.
 ///
-/// With a status, the outcome was written, and the answer carries the cancel. Without one, nothing
+/// With a status, the outcome was written, and the answer carries a cancel. Without one, nothing
 /// was written because of the cancel.
 pub(super) fn flow(
     tx: &Tx<'_>,
     commit: &Commit,
     batch: &mut Batch,
-    cancel: &mut Option<CancelRequest>,
+    kept: &mut KeptClaim,
 ) -> Result<Option<Status>, Fault> {
     let Outcome::Flow {
         children,
@@ -42,7 +42,7 @@ pub(super) fn flow(
         return Ok(None);
     };
     if children.is_empty() && commit.outcome.keeps_claim() {
-        return keep_claim(tx, commit, cancel);
+        return keep_claim(tx, commit, kept);
     }
     let Some(fenced) = fence(tx, commit.claim)? else {
         return Ok(None);
@@ -55,7 +55,7 @@ pub(super) fn flow(
     let comes_after_cancel =
         comes_after_cancel && !outlast_core::mutant::is("flow-passes-over-a-cancel");
     if comes_after_cancel {
-        *cancel = fenced.cancel;
+        kept.cancel = fenced.cancel;
         return Ok(None);
     }
     // Before the row is written: a dropped child of an awaited round prevents the park.
@@ -63,6 +63,7 @@ pub(super) fn flow(
     let begun = Begun::begin(tx, commit, &fenced, children, *window, woken)?;
     let status = match then {
         Flowing::Proceed(Proceed::KeepClaim) => {
+            kept.latest_signal = fenced.latest_signal;
             write_on(tx, commit, &Waiting::none(Status::Executing), begun)?;
             // It still uses its partition key, so nothing follows.
             return Ok(Some(Status::Executing));
@@ -78,38 +79,38 @@ pub(super) fn flow(
 
 /// Advances a workflow that keeps its claim. This is the cost of a workflow's step.
 ///
-/// Cancels are rare, so the write is tried without reading the row first.
-fn keep_claim(
-    tx: &Tx<'_>,
-    commit: &Commit,
-    cancel: &mut Option<CancelRequest>,
-) -> Result<Option<Status>, Fault> {
+/// Cancels and signals to a running step are rare, so the write is tried without reading the row
+/// first.
+fn keep_claim(tx: &Tx<'_>, commit: &Commit, kept: &mut KeptClaim) -> Result<Option<Status>, Fault> {
     let claim = commit.claim;
-    let write = |may_be_cancelled: bool, position: Option<HistoryPosition>| {
-        let values = params![
-            claim.id.0,
-            claim.revision.0,
-            commit.events.len() as i64,
-            tx.now.0,
-            may_be_cancelled,
-            position.map(|position| position.run),
-            position.map(|position| position.events)
-        ];
-        tx.prepare(WORKFLOW_KEEP)?.execute(values)
-    };
-    if write(commit.answers_cancel, commit.position)? == 1 {
+    let write =
+        |position: Option<HistoryPosition>, may_be_cancelled: bool, may_have_signals: bool| {
+            let values = params![
+                claim.id.0,
+                claim.revision.0,
+                commit.events.len() as i64,
+                tx.now.0,
+                may_be_cancelled,
+                position.map(|position| position.run),
+                position.map(|position| position.events),
+                may_have_signals
+            ];
+            tx.prepare(WORKFLOW_KEEP)?.execute(values)
+        };
+    if write(commit.position, commit.answers_cancel, false)? == 1 {
         history_events::write_after(tx, claim.id, commit.position, &commit.events)?;
         return Ok(Some(Status::Executing));
     }
     let Some(fenced) = fence(tx, claim)? else {
         return Ok(None);
     };
-    // Without a cancel, only the position of the history differed from the expected one.
+    // Otherwise the position of the history differs from the expected one.
+    kept.latest_signal = fenced.latest_signal;
     if fenced.meets_cancel(commit) {
-        *cancel = fenced.cancel;
+        kept.cancel = fenced.cancel;
     }
     // The fence holds and there is one writer, so this writes the row.
-    write(true, None)?;
+    write(None, true, true)?;
     history_events::write(tx, claim.id, &commit.events)?;
     Ok(Some(Status::Executing))
 }

@@ -13,8 +13,8 @@ use crate::metrics;
 use outlast_core::{Claim, Hints, Outcome, Release, ReleaseAnswer};
 use std::time::Duration;
 
-/// How long to leave an instance alone when its history or children could not be read.
-const UNANSWERED_PAUSE: Duration = Duration::from_secs(1);
+/// How long to leave an instance alone when its history, children or inbox could not be read.
+pub(super) const UNANSWERED_PAUSE: Duration = Duration::from_secs(1);
 
 impl Executor {
     /// Leaves a step that this build does not know to a node with a newer build.

@@ -6,7 +6,7 @@
 //! 1. passes unknown events to the code, one at a time, and polls it after each that answers
 //!    something;
 //! 2. once, after the history, reads what has arrived meanwhile: finished children, signals,
-//!    timers, a cancel;
+//!    timers, a cancel. It looks again when a commit names a new signal;
 //! 3. decides the next action ([`NextAction`]) and does it, until there is something to write.
 //!
 //! The code may see an event before it is written, because between its calls it only computes.
@@ -71,6 +71,14 @@ impl Session {
     /// Takes back the last decision and its events: a cancel came first, so they were not written.
     pub(crate) fn not_written(&mut self, events: Vec<NewEvent>) {
         self.flow.lock().take_back(events);
+    }
+
+    /// Replaces the inbox: a signal has come since the claim. The next turn looks again.
+    ///
+    /// Looks at everything, because a child or a timer may have come before the signal.
+    pub(crate) fn refresh(&mut self, inbox: &[Signal]) {
+        self.inbox = inbox.to_vec();
+        self.has_looked = false;
     }
 
     /// Runs the code until there is something to write.

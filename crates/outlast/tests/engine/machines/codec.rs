@@ -61,6 +61,7 @@ on_both_databases!(
     states_of_children_cannot_be_exchanged,
     signals_cannot_be_exchanged_between_keys_or_dedup_keys,
     a_state_of_an_earlier_visit_or_another_version_is_refused,
+    a_signal_that_is_read_between_two_steps_is_decoded,
 );
 
 /// The text that must not be found in the database.
@@ -1794,6 +1795,48 @@ where
     for id in [children[0][2], children[1][1], children[2][2]] {
         output_of(client, Id::<Page>::of(id)).await.unwrap();
     }
+    engine.shutdown().await.unwrap();
+}
+
+/// Sends itself a word, and reads it at the next step, which runs ahead.
+struct Echo;
+
+#[steps]
+enum Shout {
+    Call,
+    Hear,
+}
+
+impl Machine for Echo {
+    const NAME: &'static str = "echo";
+    type State = Shout;
+    type Output = String;
+
+    async fn step(&self, shout: Shout, cx: &Context) -> StepResult<Self> {
+        match shout {
+            Shout::Call => {
+                cx.client().signal(cx.id(), Word(MARK.into())).await?;
+                next(Shout::Hear)
+            }
+            Shout::Hear => {
+                let Word(word) = cx.inbox()[0].payload.decode()?;
+                done(word)
+            }
+        }
+    }
+}
+
+async fn a_signal_that_is_read_between_two_steps_is_decoded<S>(store: S, raw: Raw)
+where
+    S: Store + Inspect + Clone,
+{
+    let builder = Engine::builder(store).codec(keys("k")).register(Echo);
+    let engine = builder.queue("default", 1).start().await.unwrap();
+    let echo = support::insert(engine.client(), Echo::with(Shout::Call)).await;
+    assert_eq!(echo.output().timeout(LONG).await.unwrap(), MARK);
+    let ended = echo.ended().timeout(LONG).await.unwrap();
+    assert_eq!(ended.revision.0, 3, "one claim and two commits");
+    assert!(!raw.everything().await.contains(MARK));
     engine.shutdown().await.unwrap();
 }
 

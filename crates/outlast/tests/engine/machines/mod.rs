@@ -5,6 +5,7 @@ mod cancelling;
 mod codec;
 mod context;
 mod failures;
+mod fresh_inboxes;
 mod handles;
 mod histories;
 mod jobs;

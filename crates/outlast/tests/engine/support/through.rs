@@ -4,14 +4,14 @@
 
 use async_trait::async_trait;
 use outlast::store::{
-    Answer, Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRequest, Claimed,
-    CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error, Event,
-    Extent, Family, Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect,
-    Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note,
-    Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled,
-    Release, Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, SignalId,
-    SignalOrInsert, SignalRow, SignalledOrInserted, Status, StepCountRequest, StepCounts, Store,
-    Terminated, Timestamp, View, Worker, WorkerId, WriteCheck,
+    Answer, Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRef, ClaimRequest,
+    Claimed, CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error,
+    Event, Extent, Family, Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts,
+    Inspect, Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker,
+    Note, Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest,
+    Reconciled, Release, Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary,
+    Signal, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Status, StepCountRequest,
+    StepCounts, Store, Terminated, Timestamp, View, Worker, WorkerId, WriteCheck,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -143,6 +143,7 @@ impl<S: Store + Inspect> Through<S> {
                 status: Status::Executing,
                 revision: commit.claim.revision.next(),
                 cancel: None,
+                latest_signal: None,
                 at: Timestamp(0),
             })
         });
@@ -244,6 +245,10 @@ impl<S: Store + Inspect> Store for Through<S> {
 
     async fn release(&self, releases: Vec<Release>) -> Result<Released> {
         self.call("release", self.store.release(releases)).await
+    }
+
+    async fn inbox(&self, claim: ClaimRef) -> Result<Option<Vec<Signal>>> {
+        self.call("inbox", self.store.inbox(claim)).await
     }
 
     async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {

@@ -29,6 +29,8 @@ on_both_stores!(
     a_signal_in_the_inbox_wins_and_the_step_never_runs,
     a_signal_that_comes_while_a_step_runs_stays_in_the_inbox,
     a_signal_sent_before_a_crash_wins_over_an_unfinished_step,
+    a_signal_that_came_during_an_earlier_step_wins_over_the_next_step,
+    signals_that_came_during_an_earlier_step_win_in_their_order,
     a_running_step_wins_over_a_child_that_ends_meanwhile,
     a_thousand_children_beside_a_single_child_do_not_wake_their_parent,
     a_thousand_children_between_single_children_do_not_wake_their_parent,
@@ -519,6 +521,57 @@ async fn a_signal_sent_before_a_crash_wins_over_an_unfinished_step(ground: Groun
     assert_eq!(log.times("send"), 1);
     let history = history(&harness, id, 1).await;
     assert_eq!(count(&history, EventKind::StepCompleted), 0);
+}
+
+/// The claim is kept between the two steps, and its inbox is read again.
+async fn a_signal_that_came_during_an_earlier_step_wins_over_the_next_step(ground: Ground) {
+    let (log, client) = (Log::default(), ground.client.clone());
+    let noted = log.clone();
+    let code = script(move |flow, _| {
+        let (log, client, id) = (noted.clone(), client.clone(), flow.id());
+        async move {
+            flow.step("send", async move || {
+                client.signal(id, Go(7)).await.map(|_| ())
+            })
+            .await?;
+            let next = log.step(&flow, "next", 1);
+            Ok(match flow.select((next, flow.signal::<Go>())).await? {
+                OneOf2::First(n) => json!(["step", n]),
+                OneOf2::Second(Go(n)) => json!(["signal", n]),
+            })
+        }
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin_and_run(&mut harness, ()).await;
+    let ended = get(&harness, id).await;
+    assert_eq!(output(&ended), json!(["signal", 7]));
+    assert_eq!(log.times("next"), 0, "it lost before it began");
+    let commits = history(&harness, id, 1).await.len();
+    assert!(ended.revision.0 <= commits as i64, "one claim");
+    harness.run_all().await;
+}
+
+async fn signals_that_came_during_an_earlier_step_win_in_their_order(ground: Ground) {
+    let (clock, client) = (ground.clock.clone(), ground.client.clone());
+    let code = script(move |flow, _| {
+        let (clock, client, id) = (clock.clone(), client.clone(), flow.id());
+        async move {
+            let send = async move || {
+                client.signal(id, Halt(1)).await?;
+                clock.advance(SECOND);
+                client.signal(id, Go(2)).await.map(|_| ())
+            };
+            flow.step("send", send).await?;
+            let next = flow.step("next", async || Ok::<_, String>(0));
+            let calls = (next, flow.signal::<Go>(), flow.signal::<Halt>());
+            Ok(match flow.select(calls).await? {
+                OneOf3::First(n) => json!(["step", n]),
+                OneOf3::Second(Go(n)) => json!(["go", n]),
+                OneOf3::Third(Halt(n)) => json!(["halt", n]),
+            })
+        }
+    });
+    assert_eq!(result_of(&ground, code, ()).await, json!(["halt", 1]));
 }
 
 async fn a_running_step_wins_over_a_child_that_ends_meanwhile(ground: Ground) {

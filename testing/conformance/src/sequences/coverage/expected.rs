@@ -1,7 +1,7 @@
 //! The kinds of answers that a run of the default size must have seen.
 
 /// Every kind of answer.
-pub(super) const EXPECTED: [&str; 65] = [
+pub(super) const EXPECTED: [&str; 66] = [
     "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
     "claim: some, claim: none, claim: paused, claim: Conflict",
     "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
@@ -19,6 +19,7 @@ pub(super) const EXPECTED: [&str; 65] = [
     "commit cancel: cancelled, commit cancel: lost",
     "release: released, release: lost",
     "claims of: some",
+    "inbox: some, inbox: lost, keep names a signal, flow on names a signal",
     "deliver: woke, deliver: kept, deliver: duplicate, deliver: no target",
     "deliver: claimed, deliver: claimed with a pack, deliver: Conflict",
     "signal or insert: inserted, signal or insert: woke, signal or insert: kept",

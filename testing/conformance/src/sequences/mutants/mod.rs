@@ -35,6 +35,8 @@ enum Mutation {
     WakesOnReceivedSignals,
     /// I7: progress also consumes signals that arrived after the claim.
     ConsumesLaterSignals,
+    /// A kept claim is not told of signals that arrived after it.
+    NotesNoSignalOfRunningSteps,
     /// Defect 4 (docs/protocol.md): a key comes back with its status.
     TakesKeysBack,
     /// I8: rows of one partition key run side by side.
@@ -135,7 +137,7 @@ enum Mutation {
     ParksDespiteCancels,
 }
 
-const ALL: [Mutation; 59] = [
+const ALL: [Mutation; 60] = [
     Mutation::ForgetsTheFence,
     Mutation::CountsSiblingsOnce,
     Mutation::CountsOlderRounds,
@@ -146,6 +148,7 @@ const ALL: [Mutation; 59] = [
     Mutation::SignalsFinishedInstances,
     Mutation::WakesOnReceivedSignals,
     Mutation::ConsumesLaterSignals,
+    Mutation::NotesNoSignalOfRunningSteps,
     Mutation::TakesKeysBack,
     Mutation::IgnoresPartitionKeys,
     Mutation::ClaimsEarly,
@@ -306,6 +309,7 @@ impl Mutant {
             | Mutation::ConsumesLaterSignals
             | Mutation::IgnoresPartitionKeys
             | Mutation::ClaimsEarly
+            | Mutation::NotesNoSignalOfRunningSteps
             | Mutation::FiresEarly
             | Mutation::KeepsDeadlines
             | Mutation::ForgetsCrashes

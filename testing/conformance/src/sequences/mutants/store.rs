@@ -112,6 +112,10 @@ impl Store for Mutant {
         released
     }
 
+    async fn inbox(&self, claim: ClaimRef) -> Result<Option<Vec<Signal>>> {
+        self.model.inbox(claim).await
+    }
+
     async fn claims_of(&self, worker: WorkerId) -> Result<Vec<HeldClaim>> {
         self.model.claims_of(worker).await
     }
@@ -148,6 +152,9 @@ impl Store for Mutant {
         }
         self.tamper(|tables| {
             tables.paused.clone_from(&before.paused);
+            if self.is(Mutation::NotesNoSignalOfRunningSteps) {
+                tables.latest_signals.clone_from(&before.latest_signals);
+            }
             for (id, row) in &mut tables.instances {
                 let old = &before.instances[id];
                 row.awaits.clone_from(&old.awaits);

@@ -136,6 +136,7 @@ pub async fn a_commit_that_keeps_its_claim_returns_the_cancel(subject: &Subject)
         revision,
         status: Status::Executing,
         cancel: pending_cancel(subject),
+        latest_signal: None,
         at: subject.now(),
     };
     assert_eq!(subject.try_commit(&claim, keep("b")).await, expected);

@@ -334,6 +334,7 @@ pub async fn a_workflow_that_goes_on_is_committed_despite_a_cancel(subject: &Sub
         revision: claim.revision.next(),
         status: Status::Executing,
         cancel: Some(requested),
+        latest_signal: None,
         at: subject.now(),
     };
     assert_eq!(answer, expected);

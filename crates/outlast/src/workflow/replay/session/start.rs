@@ -134,7 +134,7 @@ impl Session {
 
 /// Returns the signals of a claim that the history has not consumed.
 ///
-/// A claim that is kept still has the inbox that it was taken with.
+/// A claim that is kept still has the inbox of its last read.
 fn unconsumed(mut inbox: Vec<Signal>, history: &[NewEvent]) -> Vec<Signal> {
     if inbox.is_empty() {
         return inbox;
