@@ -2,7 +2,7 @@
 
 use crate::format::{self, Moment};
 use clap::{Args, ValueEnum};
-use outlast::store::{Deadline, Filter, Timestamp};
+use outlast::store::{Deadline, Filter, KeyText, Timestamp};
 use outlast::{InstanceId, Status};
 
 /// Filters; an instance must match all that are given.
@@ -27,9 +27,15 @@ pub(crate) struct Filters {
     /// With this correlation key, held or released
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
+    /// With this correlation key in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = hex_key, conflicts_with = "key")]
+    pub(crate) key_hex: Option<KeyText>,
     /// With this partition key
     #[arg(long, value_name = "KEY")]
     pub(crate) partition_key: Option<String>,
+    /// With this partition key in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = hex_key, conflicts_with = "partition_key")]
+    pub(crate) partition_key_hex: Option<KeyText>,
     /// Started by this instance
     #[arg(long, value_name = "ID", value_parser = instance_id)]
     pub(crate) parent: Option<InstanceId>,
@@ -79,8 +85,8 @@ impl Filters {
             step: self.step.clone(),
             statuses: self.status.clone(),
             queue: self.queue.clone(),
-            correlation_key: self.key.clone(),
-            partition_key: self.partition_key.clone(),
+            correlation_key: given_key(&self.key, &self.key_hex),
+            partition_key: given_key(&self.partition_key, &self.partition_key_hex),
             parent: self.parent,
             inserted_from: self.since.map(|moment| moment.before(now)),
             inserted_until: self.until.map(|moment| moment.before(now)),
@@ -101,6 +107,16 @@ pub(crate) fn status(word: &str) -> Result<Status, String> {
     word.trim()
         .parse()
         .map_err(|invalid: outlast::store::Invalid| invalid.to_string())
+}
+
+/// Parses a key in hexadecimal: `00ff`, or `\x00ff` as it is shown.
+pub(crate) fn hex_key(digits: &str) -> Result<KeyText, String> {
+    KeyText::from_hex(digits).map_err(|invalid| invalid.to_string())
+}
+
+/// Returns the key that one of two options gives, as stored.
+pub(crate) fn given_key(text: &Option<String>, hex: &Option<KeyText>) -> Option<String> {
+    text.clone().or_else(|| hex.clone().map(String::from))
 }
 
 /// Parses the id of an instance.
@@ -146,5 +162,8 @@ mod tests {
         assert!(instance_id("x").unwrap_err().contains("whole numbers"));
         assert_eq!(status("done"), Ok(Status::Done));
         assert!(status("paused").unwrap_err().contains("runnable"));
+        assert_eq!(hex_key("00FF"), Ok(KeyText::from(b"\x00\xff")));
+        assert_eq!(hex_key(r"\x00ff"), Ok(KeyText::from(b"\x00\xff")));
+        assert!(hex_key("0x").unwrap_err().contains("two digits"));
     }
 }

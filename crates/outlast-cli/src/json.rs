@@ -11,7 +11,7 @@ use family::{BarrierObject, CancelObject, ParentObject};
 use outlast::Status;
 use outlast::store::{
     Count, Finding, Instance, Json, Operation, QueueSummary, RoundSummary, SignalRow, Timestamp,
-    Worker,
+    Worker, key,
 };
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -31,8 +31,12 @@ pub(crate) struct InstanceObject {
     attempt: i32,
     crashes: i32,
     key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
     holds_key: bool,
     partition_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition_key_hex: Option<String>,
     parent: Option<ParentObject>,
     position: Option<i32>,
     on_parent_close: Option<&'static str>,
@@ -75,9 +79,11 @@ impl InstanceObject {
             revision: it.revision.0,
             attempt: it.attempt,
             crashes: it.crashes,
-            key: it.correlation_key.clone(),
+            key: shown_key(&it.correlation_key),
+            key_hex: key_digits(&it.correlation_key),
             holds_key: it.holds_key,
-            partition_key: it.partition_key.clone(),
+            partition_key: shown_key(&it.partition_key),
+            partition_key_hex: key_digits(&it.partition_key),
             parent: it.parent.map(ParentObject::of),
             position: it.position,
             on_parent_close: it.parent.map(|_| it.on_parent_close.as_str()),
@@ -125,6 +131,17 @@ fn raw(json: &Json) -> Option<Box<RawValue>> {
     RawValue::from_string(json.as_str().to_owned()).ok()
 }
 
+pub(crate) fn shown_key(stored: &Option<String>) -> Option<String> {
+    stored
+        .as_deref()
+        .map(|stored| key::shown(stored).into_owned())
+}
+
+/// Returns the digits of a key that is not text.
+fn key_digits(stored: &Option<String>) -> Option<String> {
+    stored.as_deref().and_then(key::hex).map(str::to_owned)
+}
+
 /// A signal.
 #[derive(Serialize)]
 pub(crate) struct SignalObject {
@@ -132,6 +149,8 @@ pub(crate) struct SignalObject {
     name: String,
     payload: Option<Box<RawValue>>,
     dedup_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dedup_key_hex: Option<String>,
     inserted_at: String,
     consumed_at: Option<String>,
 }
@@ -142,7 +161,8 @@ impl SignalObject {
             id: signal.id.to_string(),
             name: signal.name.clone(),
             payload: signal.payload.as_ref().and_then(raw),
-            dedup_key: signal.dedup_key.clone(),
+            dedup_key: shown_key(&signal.dedup_key),
+            dedup_key_hex: key_digits(&signal.dedup_key),
             inserted_at: rfc3339(signal.inserted_at),
             consumed_at: signal.consumed_at.map(rfc3339),
         }

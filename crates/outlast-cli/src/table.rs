@@ -1,6 +1,7 @@
 //! Tables for people: no frame, one line of headings, colours only on a terminal.
 
 use crate::format::{harmless, relative, shortened};
+use crate::json::shown_key;
 use crate::output::Output;
 use comfy_table::{Cell, Color, ContentArrangement, presets};
 use outlast::Status;
@@ -93,7 +94,7 @@ pub(crate) fn instance(it: &Instance, now: Timestamp) -> [Cell; 8] {
         cell(&it.step),
         status(it),
         cell(&it.queue),
-        cell(it.correlation_key.as_deref().unwrap_or_default()),
+        cell(shown_key(&it.correlation_key).unwrap_or_default()),
         cell(relative(it.updated_at, now)),
         cell(shortened(error, ERROR_CHARS_MAX)),
     ]

@@ -360,7 +360,7 @@ impl Filter {
         }
         self.error
             .as_deref()
-            .map_or(Ok(()), |error| limits::check_key("error", error))?;
+            .map_or(Ok(()), limits::check_error_part)?;
         let before = match self.deadline {
             Some(Deadline::Before(moment)) => Some(moment),
             Some(Deadline::None) | None => None,

@@ -37,6 +37,7 @@ mod history;
 mod id;
 mod inspect;
 mod json;
+pub mod key;
 pub mod limits;
 #[cfg(outlast_mutants)]
 pub mod mutant;
@@ -67,6 +68,7 @@ pub use inspect::{
     SignalRow, WORKFLOW_STEP, Worker,
 };
 pub use json::Json;
+pub use key::KeyText;
 pub use status::{Scope, Status};
 pub use store::{QueueNames, Store};
 pub use verbs::claim::{

@@ -4,7 +4,7 @@
 //! same text, and no invalid value reaches a statement (docs/protocol.md, defect 12).
 
 use crate::text::{is_format, is_plain};
-use crate::{Invalid, Timestamp};
+use crate::{Invalid, Timestamp, key};
 use std::fmt;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub const NAME_BYTES_MAX: usize = 200;
 
 /// Correlation, partition and dedup keys. PostgreSQL refuses index entries over 2,704 bytes; a key
-/// of this size leaves room for the other columns.
+/// of this size leaves room for the other columns, also as hexadecimal text.
 pub const KEY_BYTES_MAX: usize = 512;
 
 /// One state, result, error value or payload. Every commit rewrites the state, so larger values belong in an
@@ -207,9 +207,25 @@ pub fn check_name(what: &'static str, name: &str) -> Result<(), Invalid> {
     check_text(what, name, NAME_BYTES_MAX)
 }
 
-/// Checks a correlation, partition or dedup key.
+/// Checks a correlation, partition or dedup key in the text in which it is stored.
+///
+/// A key may have any bytes. The text has a control character only where
+/// [`KeyText`](crate::KeyText) puts it.
 pub fn check_key(what: &'static str, key: &str) -> Result<(), Invalid> {
-    check_text(what, key, KEY_BYTES_MAX)
+    if let Some(digits) = key::hex(key) {
+        return check_size(what, digits.len() / 2, KEY_BYTES_MAX);
+    }
+    check_text_or(what, key, KEY_BYTES_MAX, "so give the key in hexadecimal")
+}
+
+/// Checks a trace.
+pub fn check_trace(trace: &str) -> Result<(), Invalid> {
+    check_text("trace", trace, KEY_BYTES_MAX)
+}
+
+/// Checks a part of an error text that is searched for.
+pub fn check_error_part(part: &str) -> Result<(), Invalid> {
+    check_text("error", part, KEY_BYTES_MAX)
 }
 
 /// Checks a name that is to be stored.
@@ -220,8 +236,10 @@ pub fn check_new_name(what: &'static str, name: &str) -> Result<(), Invalid> {
     check_shown(what, name)
 }
 
-/// Checks a key that is to be stored.
-pub fn check_new_key(what: &'static str, key: &str) -> Result<(), Invalid> {
+/// Checks a key that a person typed and that is to be stored.
+///
+/// Invisible characters come from copying. A key that has them is given in hexadecimal.
+pub fn check_typed_key(what: &'static str, key: &str) -> Result<(), Invalid> {
     check_key(what, key)?;
     check_shown(what, key)
 }
@@ -316,26 +334,41 @@ impl fmt::Debug for Hidden<'_> {
 }
 
 fn check_text(what: &'static str, text: &str, max: usize) -> Result<(), Invalid> {
+    check_text_or(what, text, max, "which cannot be stored")
+}
+
+/// Checks a text. The error about a control character ends with `otherwise`.
+fn check_text_or(
+    what: &'static str,
+    text: &str,
+    max: usize,
+    otherwise: &str,
+) -> Result<(), Invalid> {
     #[cfg(outlast_mutants)]
     if crate::mutant::is("names-are-not-checked") {
         return Ok(());
     }
-    if text.is_empty() {
-        return Err(Invalid::new(what, "is empty"));
-    }
-    if text.len() > max {
-        return Err(Invalid::new(
-            what,
-            format!("has {} bytes; at most {max} are allowed", text.len()),
-        ));
-    }
+    check_size(what, text.len(), max)?;
     let control = |c: &char| c.is_control();
     if !is_plain(text)
         && let Some(c) = text.chars().find(control)
     {
         return Err(Invalid::new(
             what,
-            format!("contains the control character {c:?}, which cannot be stored"),
+            format!("contains the control character {c:?}, {otherwise}"),
+        ));
+    }
+    Ok(())
+}
+
+fn check_size(what: &'static str, bytes: usize, max: usize) -> Result<(), Invalid> {
+    if bytes == 0 {
+        return Err(Invalid::new(what, "is empty"));
+    }
+    if bytes > max {
+        return Err(Invalid::new(
+            what,
+            format!("has {bytes} bytes; at most {max} are allowed"),
         ));
     }
     Ok(())
@@ -367,6 +400,7 @@ fn check_shown(what: &'static str, text: &str) -> Result<(), Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::KeyText;
 
     #[test]
     fn names_and_keys_that_a_database_cannot_store_are_refused() {
@@ -377,12 +411,38 @@ mod tests {
         assert!(check_name("step", &"x".repeat(NAME_BYTES_MAX + 1)).is_err());
         assert!(check_key("correlation key", &"ü".repeat(KEY_BYTES_MAX / 2)).is_ok());
         assert!(check_key("correlation key", &"ü".repeat(KEY_BYTES_MAX / 2 + 1)).is_err());
+        assert!(check_key("correlation key", "").is_err());
         assert!(check_machine("check/out").is_err());
         assert!(check_version(0).is_err());
     }
 
     #[test]
-    fn new_names_and_keys_with_invisible_characters_are_refused() {
+    fn a_key_of_any_bytes_is_checked_by_its_bytes() {
+        let check = |key: KeyText| check_key("partition key", key.as_str());
+        for byte in 0..=u8::MAX {
+            assert!(
+                check(KeyText::from(vec![byte; KEY_BYTES_MAX])).is_ok(),
+                "{byte}"
+            );
+            assert!(check(KeyText::from(vec![byte; KEY_BYTES_MAX + 1])).is_err());
+        }
+        // Texts that no key has: they would be second texts of other keys.
+        for text in [
+            "\0",
+            "a\nb",
+            "\u{1}",
+            "\u{1}0",
+            "\u{1}3432",
+            "\u{1}00FF",
+            "a\u{1}00ff",
+        ] {
+            let error = check_key("dedup key", text).unwrap_err().to_string();
+            assert!(error.contains("in hexadecimal"), "{error}");
+        }
+    }
+
+    #[test]
+    fn new_names_and_typed_keys_with_invisible_characters_are_refused() {
         for c in [
             '\u{202e}',
             '\u{200b}',
@@ -394,7 +454,7 @@ mod tests {
             let name = format!("a{c}b");
             for refused in [
                 check_new_name("step", &name),
-                check_new_key("partition key", &name),
+                check_typed_key("partition key", &name),
                 check_new_machine(&name),
             ] {
                 let error = refused.unwrap_err().to_string();

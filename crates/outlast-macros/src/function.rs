@@ -210,7 +210,7 @@ impl Function {
                 /// Addresses the instance that holds this key.
                 #[allow(dead_code)]
                 #vis fn key(
-                    key: impl ::core::convert::Into<::std::string::String>,
+                    key: impl ::core::convert::Into<::outlast::store::KeyText>,
                 ) -> ::outlast::Key<#ident> {
                     <#ident as #of>::key(key)
                 }

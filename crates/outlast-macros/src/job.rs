@@ -140,7 +140,7 @@ mod tests {
                     /// Addresses the instance that holds this key.
                     #[allow(dead_code)]
                     pub fn key(
-                        key: impl ::core::convert::Into<::std::string::String>,
+                        key: impl ::core::convert::Into<::outlast::store::KeyText>,
                     ) -> ::outlast::Key<send_mail> {
                         <send_mail as ::outlast::Machine>::key(key)
                     }
@@ -215,7 +215,7 @@ mod tests {
                     /// Addresses the instance that holds this key.
                     #[allow(dead_code)]
                     fn key(
-                        key: impl ::core::convert::Into<::std::string::String>,
+                        key: impl ::core::convert::Into<::outlast::store::KeyText>,
                     ) -> ::outlast::Key<clean_up> {
                         <clean_up as ::outlast::Machine>::key(key)
                     }

@@ -187,7 +187,7 @@ mod tests {
                     /// Addresses the instance that holds this key.
                     #[allow(dead_code)]
                     pub(crate) fn key(
-                        key: impl ::core::convert::Into<::std::string::String>,
+                        key: impl ::core::convert::Into<::outlast::store::KeyText>,
                     ) -> ::outlast::Key<fulfil> {
                         <fulfil as ::outlast::Workflow>::key(key)
                     }
@@ -260,7 +260,7 @@ mod tests {
                     /// Addresses the instance that holds this key.
                     #[allow(dead_code)]
                     fn key(
-                        key: impl ::core::convert::Into<::std::string::String>,
+                        key: impl ::core::convert::Into<::outlast::store::KeyText>,
                     ) -> ::outlast::Key<refund> {
                         <refund as ::outlast::Workflow>::key(key)
                     }

@@ -133,6 +133,9 @@ const ENQUEUING: &[&str] = &[
     "deliver_one(bigint, text, text, text, json, text, bigint)",
 ];
 
+/// The text of a key of any bytes, for calls and queries in SQL. It reads nothing.
+const KEYS: &[&str] = &["key(bytea)"];
+
 /// The clock, which every statement calls.
 const CLOCK: &[&str] = &["now()"];
 
@@ -224,7 +227,7 @@ fn revoke(sql: &mut String, schema: &str, roles: &[(Part, String)]) {
     for sequence in WORKER_SEQUENCES {
         revoke(format!("sequence \"{schema}\".{sequence}"));
     }
-    for function in CLOCK.iter().chain(COUNTING).chain(ENQUEUING) {
+    for function in CLOCK.iter().chain(COUNTING).chain(ENQUEUING).chain(KEYS) {
         revoke(format!("function \"{schema}\".{function}"));
     }
 }
@@ -264,9 +267,9 @@ impl Part {
 
     fn functions(self) -> impl Iterator<Item = &'static &'static str> {
         let functions: &[&[_]] = match self {
-            Part::Worker => &[CLOCK, COUNTING, ENQUEUING],
-            Part::Enqueuer => &[ENQUEUING],
-            Part::Reader => &[CLOCK],
+            Part::Worker => &[CLOCK, COUNTING, ENQUEUING, KEYS],
+            Part::Enqueuer => &[ENQUEUING, KEYS],
+            Part::Reader => &[CLOCK, KEYS],
         };
         functions.iter().flat_map(|functions| functions.iter())
     }

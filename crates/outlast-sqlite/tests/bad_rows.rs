@@ -4,7 +4,7 @@
 mod scene;
 
 use outlast_core::{
-    Answer, ErrorKind, Inspect, Join, ManualClock, Outcome, Proceed, Status, Store,
+    Answer, ErrorKind, Inspect, Join, Json, ManualClock, NewSignal, Outcome, Proceed, Status, Store,
 };
 use outlast_sqlite::Sqlite;
 use rusqlite::Connection;
@@ -106,6 +106,69 @@ async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
     let row = store.get(ids[0]).await.unwrap().unwrap();
     assert_eq!(row.status, Status::Failed);
     assert!(row.last_error.unwrap().contains("cannot be read"));
+    store.close().await;
+}
+
+/// The same for what a claim loads besides its row.
+#[tokio::test]
+async fn an_instance_whose_signals_or_children_cannot_be_read_fails_alone() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::options()
+        .clock(ManualClock::default())
+        .open(&path)
+        .unwrap();
+    let worker = scene::worker(&store).await;
+    let parents = scene::insert(&store, vec![scene::order(); 2]).await;
+    let claims = scene::claim(&store, worker, 2).await.claims;
+    let (step, state) = ("then".to_owned(), Json::null());
+    let outcomes = [
+        Outcome::Wait {
+            names: vec!["go".into()],
+            step: step.clone(),
+            state: state.clone(),
+            timeout: None,
+        },
+        Outcome::FanOut {
+            children: vec![scene::order()],
+            join: Join::default(),
+            step,
+            state,
+        },
+    ];
+    let commits: Vec<_> = claims
+        .iter()
+        .zip(outcomes)
+        .map(|(claim, outcome)| {
+            let mut commit = scene::done(claim.reference());
+            commit.outcome = outcome;
+            commit
+        })
+        .collect();
+    store.commit(commits.into()).await.unwrap();
+    let child = scene::claim(&store, worker, 1).await.claims.remove(0);
+    let ended = vec![scene::done(child.reference())];
+    store.commit(ended.into()).await.unwrap();
+    let signal = NewSignal::new(parents[0].into(), "go", Json::null());
+    store.deliver(vec![signal], None).await.unwrap();
+    let neighbour = scene::insert(&store, vec![scene::order()]).await;
+    let by_hand = format!(
+        "pragma ignore_check_constraints = on;
+         update signals set payload = null where target_id = {};
+         update instances set on_parent_close = 'unheard of' where id = {}",
+        parents[0], child.id
+    );
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(&by_hand)
+        .unwrap();
+
+    let claimed = scene::claim(&store, worker, 10).await;
+    assert_eq!(scene::ids(&claimed.claims), neighbour);
+    for id in parents {
+        let row = store.get(id).await.unwrap().unwrap();
+        assert_eq!(row.status, Status::Failed);
+        assert!(row.last_error.unwrap().contains("cannot be read"));
+    }
     store.close().await;
 }
 

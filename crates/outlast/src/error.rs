@@ -4,7 +4,7 @@
 use crate::definition::{Fails, MissingData};
 use crate::testing::ReplayError;
 use outlast_core::{
-    Error as StoreError, Instance, InstanceId, Invalid, Json, MachineVersion, Status, Target,
+    Error as StoreError, Instance, InstanceId, Invalid, Json, MachineVersion, Status, Target, key,
 };
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -99,9 +99,12 @@ fn no_instance(target: &Target) -> String {
                 "there is no instance {id}: it was never started, or was removed after it ended"
             )
         }
-        Target::Key { machine, key } => format!(
-            "no stored instance of {machine} holds or held the key {key:?}; start one with .key({key:?})"
-        ),
+        Target::Key { machine, key } => {
+            let key = key::quoted(key);
+            format!(
+                "no stored instance of {machine} holds or held the key {key}; start one with .key({key})"
+            )
+        }
     }
 }
 

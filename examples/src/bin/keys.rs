@@ -114,6 +114,13 @@ async fn main() -> anyhow::Result<()> {
     let found = engine.handle::<Report>("report:march").await?;
     assert_eq!(found.id(), first.id());
 
+    // A key can have any bytes, for example those of a digest.
+    let digest = [0x00_u8, 0xff, 0x0a, 0x80].repeat(8);
+    let print = Report::with(Page::Print).key(&digest);
+    let printed = engine.start(print).await?;
+    assert_eq!(engine.handle::<Report>(&digest).await?.id(), printed.id());
+    printed.output().timeout(MINUTE).await?;
+
     // At most once a day: the key contains the day, and is held until the instance is removed.
     let daily = || {
         Report::with(Page::Print)

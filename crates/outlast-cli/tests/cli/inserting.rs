@@ -11,7 +11,59 @@ on_both_databases!(
     an_insert_with_an_occupied_key_returns_its_holder,
     a_signal_finishes_an_instance,
     a_repeated_signal_is_a_duplicate_and_a_missing_target_is_not_found,
+    a_key_of_any_bytes_is_given_and_shown_in_hexadecimal,
 );
+
+async fn a_key_of_any_bytes_is_given_and_shown_in_hexadecimal(site: &Site) {
+    let insert = [
+        "insert",
+        "checkout",
+        "start",
+        "--key-hex",
+        "00FF",
+        "--partition-key-hex",
+        "0a",
+    ];
+    let id = site.run(insert).succeeds().line();
+    assert!(site.run(insert).succeeds().err().contains("holds the key"));
+    let text = ["insert", "checkout", "start", "--key", r"\x00ff"];
+    let other = site.run(text).succeeds().line();
+    assert_ne!(id, other);
+
+    let seen = site.run(["get", r"checkout\x00ff", "-o", "json"]);
+    let seen = seen.succeeds().json();
+    let it = &seen["instance"];
+    assert_eq!((&it["id"], &it["key"]), (&json!(id), &json!(r"\x00ff")));
+    assert_eq!(
+        (&it["key_hex"], &it["partition_key_hex"]),
+        (&json!("00ff"), &json!("0a"))
+    );
+    let seen = site.run(["get", r"checkout/\x00ff", "-o", "json"]);
+    assert_eq!(seen.succeeds().json()["instance"]["id"], json!(other));
+    let shown = site.run(["get", &id]).succeeds();
+    assert!(
+        shown.out().contains(r"key            \x00ff"),
+        "{}",
+        shown.out()
+    );
+
+    for filter in [["--key-hex", r"\x00ff"], ["--partition-key-hex", "0A"]] {
+        let listed = site.run(["list", filter[0], filter[1], "-o", "ids"]);
+        assert_eq!(listed.succeeds().line(), id);
+    }
+    let signal = ["signal", r"checkout\x00ff", "go", "--dedup-hex", "ff"];
+    assert_eq!(site.run(signal).succeeds().line(), "delivered");
+    assert_eq!(site.run(signal).succeeds().line(), "duplicate");
+
+    let refused = site.run(["insert", "checkout", "start", "--key", "a\nb"]);
+    assert!(
+        refused.err().contains("in hexadecimal"),
+        "{}",
+        refused.err()
+    );
+    let refused = site.run(["insert", "checkout", "start", "--key-hex", "0"]);
+    assert!(refused.err().contains("two digits"), "{}", refused.err());
+}
 
 async fn an_instance_is_inserted_with_every_given_option(site: &Site) {
     let ran = site

@@ -1,7 +1,9 @@
 //! Signals to deliver: the requests and answers of `deliver` and `signal_or_insert`.
 
 use crate::limits::{self, BATCH_MAX};
-use crate::{Claim, ClaimOffer, InstanceId, Invalid, Json, NewInstance, QueueNames, SignalId};
+use crate::{
+    Claim, ClaimOffer, InstanceId, Invalid, Json, KeyText, NewInstance, QueueNames, SignalId,
+};
 
 /// A signal to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +14,7 @@ pub struct NewSignal {
     pub name: String,
     /// Its payload.
     pub payload: Json,
-    /// A key that makes sending it again harmless.
+    /// A key that makes sending it again harmless, as a [`KeyText`].
     ///
     /// It works while the instance is stored, also after its end. For a signal by key: while one
     /// of the latest [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) holders of the key is stored.
@@ -28,7 +30,7 @@ pub enum Target {
     Key {
         /// The machine's name.
         machine: String,
-        /// The correlation key.
+        /// The correlation key, as a [`KeyText`].
         key: String,
     },
 }
@@ -83,7 +85,7 @@ pub struct SignalOrInsert {
     pub name: String,
     /// Its payload.
     pub payload: Json,
-    /// A key that makes sending it again harmless.
+    /// A key that makes sending it again harmless, as a [`KeyText`].
     ///
     /// It works while the instance is stored, also after its end. For a signal by key: while one
     /// of the latest [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) holders of the key is stored.
@@ -145,8 +147,8 @@ impl NewSignal {
     }
 
     /// Sets the dedup key: the signal is delivered at most once under it.
-    pub fn dedup_key(mut self, key: impl Into<String>) -> NewSignal {
-        self.dedup_key = Some(key.into());
+    pub fn dedup_key(mut self, key: impl Into<KeyText>) -> NewSignal {
+        self.dedup_key = Some(key.into().into());
         self
     }
 
@@ -158,7 +160,7 @@ impl NewSignal {
             limits::check_key("correlation key", key)?;
         }
         match &self.dedup_key {
-            Some(key) => limits::check_new_key("dedup key", key),
+            Some(key) => limits::check_key("dedup key", key),
             None => Ok(()),
         }
     }

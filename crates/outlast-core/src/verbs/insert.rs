@@ -3,7 +3,9 @@
 //! Clients and fan-outs create them. Nothing here reads a store.
 
 use crate::limits::{self, BATCH_MAX};
-use crate::{ClosePolicy, InstanceId, Invalid, Json, QueueNames, Revision, Scope, Timestamp};
+use crate::{
+    ClosePolicy, InstanceId, Invalid, Json, KeyText, QueueNames, Revision, Scope, Timestamp,
+};
 use std::time::Duration;
 
 /// An instance to insert, or a child to start.
@@ -23,7 +25,8 @@ pub struct NewInstance {
     pub priority: i16,
     /// When it may first be claimed.
     pub start: Start,
-    /// The partition key. Instances that share one never execute at the same time (I8).
+    /// The partition key, as a [`KeyText`]. Instances that share one never execute at the same time
+    /// (I8).
     pub partition_key: Option<String>,
     /// Its business key, unique among the holders of the machine (I9).
     pub correlation: Option<Correlation>,
@@ -39,7 +42,7 @@ pub struct NewInstance {
 /// A correlation key and the statuses in which it is occupied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Correlation {
-    /// The key, stored verbatim.
+    /// The key, as a [`KeyText`].
     pub key: String,
     /// The statuses in which it is occupied.
     pub scope: Scope,
@@ -137,20 +140,20 @@ impl NewInstance {
     }
 
     /// Sets the partition key: instances that share one never execute at the same time.
-    pub fn partition_key(mut self, key: impl Into<String>) -> NewInstance {
-        self.partition_key = Some(key.into());
+    pub fn partition_key(mut self, key: impl Into<KeyText>) -> NewInstance {
+        self.partition_key = Some(key.into().into());
         self
     }
 
     /// Sets the correlation key, occupied until the instance ends.
-    pub fn correlation_key(self, key: impl Into<String>) -> NewInstance {
+    pub fn correlation_key(self, key: impl Into<KeyText>) -> NewInstance {
         self.correlation(key, Scope::LIVE)
     }
 
     /// Sets the correlation key, occupied while the status is in `scope`.
-    pub fn correlation(mut self, key: impl Into<String>, scope: Scope) -> NewInstance {
+    pub fn correlation(mut self, key: impl Into<KeyText>, scope: Scope) -> NewInstance {
         self.correlation = Some(Correlation {
-            key: key.into(),
+            key: key.into().into(),
             scope,
         });
         self
@@ -181,14 +184,14 @@ impl NewInstance {
             limits::check_moment("start", at)?;
         }
         if let Some(key) = &self.partition_key {
-            limits::check_new_key("partition key", key)?;
+            limits::check_key("partition key", key)?;
         }
         if let Some(correlation) = &self.correlation {
-            limits::check_new_key("correlation key", &correlation.key)?;
+            limits::check_key("correlation key", &correlation.key)?;
         }
         if let Some(trace) = &self.trace {
             // A child has the trace of its parent, which may have been stored by an older version.
-            limits::check_key("trace", trace)?;
+            limits::check_trace(trace)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::limits::LOOKS_MAX;
 use crate::problem::{Code, Problem};
 use crate::requests::query::FilterParams;
 use outlast_core::limits::PAGE_MAX;
-use outlast_core::{Count, Filter, Instance, InstanceId, ListRequest, Target, Timestamp};
+use outlast_core::{Count, Filter, Instance, InstanceId, ListRequest, Target, Timestamp, key};
 
 /// A page of matching instances within the scope.
 #[derive(Debug, Default)]
@@ -51,7 +51,10 @@ impl Api {
         let nobody = || {
             Problem::new(
                 Code::NotFound,
-                format!("no instance of machine {machine:?} has the key {key:?}"),
+                format!(
+                    "no instance of machine {machine:?} has the key {}",
+                    key::quoted(key)
+                ),
             )
         };
         found.ok_or_else(nobody)

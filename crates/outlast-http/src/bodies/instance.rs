@@ -3,7 +3,7 @@
 use crate::bodies::barrier::{BarrierBody, CancelBody, PolicyWord};
 use crate::bodies::time::Moment;
 use crate::bodies::workflow::{FlowBody, OriginBody};
-use outlast_core::{ClosePolicy, Count, Instance, Json, Status};
+use outlast_core::{ClosePolicy, Count, Instance, Json, Status, key};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -32,11 +32,20 @@ pub(crate) struct InstanceBody {
     pub(crate) attempt: i32,
     /// How often a worker crashed while it ran the step.
     pub(crate) crashes: i32,
-    /// The correlation key.
+    /// The correlation key. One that is not text is shown like `\x00ff`.
     pub(crate) key: Option<String>,
+    /// The correlation key in hexadecimal, only if it is not text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) key_hex: Option<String>,
     /// Whether the instance still holds that key.
     pub(crate) holds_key: bool,
+    /// The partition key. One that is not text is shown like `\x00ff`.
     pub(crate) partition_key: Option<String>,
+    /// The partition key in hexadecimal, only if it is not text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) partition_key_hex: Option<String>,
     pub(crate) parent: Option<ParentBody>,
     /// Its position in its parent's fan-out, from 0; null without a parent.
     pub(crate) position: Option<i32>,
@@ -181,6 +190,8 @@ impl InstanceBody {
             updated_at,
             finished_at,
         } = instance;
+        let (key, key_hex) = shown_key(correlation_key);
+        let (partition_key, partition_key_hex) = shown_key(partition_key);
         InstanceBody {
             id: id.to_string(),
             machine,
@@ -192,9 +203,11 @@ impl InstanceBody {
             revision: revision.0,
             attempt,
             crashes,
-            key: correlation_key,
+            key,
+            key_hex,
             holds_key,
             partition_key,
+            partition_key_hex,
             on_parent_close: parent.map(|_| on_parent_close),
             parent: parent.map(|parent| ParentBody {
                 id: parent.id.to_string(),
@@ -225,6 +238,13 @@ impl InstanceBody {
             origin: None,
         }
     }
+}
+
+/// Returns the two members of a key: the key for people, and its digits if it is not text.
+pub(crate) fn shown_key(stored: Option<String>) -> (Option<String>, Option<String>) {
+    let digits = stored.as_deref().and_then(key::hex).map(str::to_owned);
+    let shown = stored.map(|stored| key::shown(&stored).into_owned());
+    (shown, digits)
 }
 
 fn shortened(error: String) -> String {

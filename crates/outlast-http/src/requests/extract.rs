@@ -138,7 +138,8 @@ fn check_names<A: IntoParams, B: IntoParams>(query: &str) -> Result<(), Problem>
     )))
 }
 
-fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+/// Reads parameters of a query. Ignores others.
+pub(crate) fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     serde_html_form::from_str(query)
         .map_err(|error| Problem::invalid(format!("invalid query: {error}")))
 }

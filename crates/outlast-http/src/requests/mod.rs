@@ -1,5 +1,6 @@
-//! Reads requests: extractors, the parameters of lists, and page cursors.
+//! Reads requests: extractors, keys, the parameters of lists, and page cursors.
 
 pub(crate) mod cursor;
 pub(crate) mod extract;
+pub(crate) mod keys;
 pub(crate) mod query;

@@ -4,6 +4,7 @@ use crate::bodies::time;
 use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::problem::Problem;
 use crate::requests::extract::parse_id;
+use crate::requests::keys;
 use outlast_core::{Deadline, Filter, OVERDUE_AFTER, Status, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::fmt;
@@ -42,8 +43,12 @@ pub(crate) struct FilterParams {
     pub(crate) queue: Option<String>,
     /// With this correlation key, held or released.
     pub(crate) key: Option<String>,
+    /// With this correlation key, in hexadecimal.
+    pub(crate) key_hex: Option<String>,
     /// With this partition key.
     pub(crate) partition_key: Option<String>,
+    /// With this partition key, in hexadecimal.
+    pub(crate) partition_key_hex: Option<String>,
     /// Spawned by the instance with this id.
     #[serde(deserialize_with = "text")]
     pub(crate) parent: Option<String>,
@@ -68,14 +73,16 @@ pub(crate) struct FilterParams {
 }
 
 /// The member names of a filter, to refuse unknown ones in a body.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 17] = [
     "machine",
     "version",
     "step",
     "status",
     "queue",
     "key",
+    "key_hex",
     "partition_key",
+    "partition_key_hex",
     "parent",
     "inserted_from",
     "inserted_until",
@@ -95,8 +102,12 @@ impl FilterParams {
             step: self.step.clone(),
             statuses: self.statuses()?,
             queue: self.queue.clone(),
-            correlation_key: self.key.clone(),
-            partition_key: self.partition_key.clone(),
+            correlation_key: keys::given("key", self.key.as_deref(), self.key_hex.as_deref())?,
+            partition_key: keys::given(
+                "partition_key",
+                self.partition_key.as_deref(),
+                self.partition_key_hex.as_deref(),
+            )?,
             parent: self.parent.as_deref().map(parse_id).transpose()?,
             inserted_from: moment("inserted_from", self.inserted_from.as_deref())?,
             inserted_until: moment("inserted_until", self.inserted_until.as_deref())?,

@@ -7,7 +7,8 @@ use crate::api::Api;
 use crate::bodies::instance::{Counts, StatusWord, no_counts};
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::requests::cursor::ListQuery;
-use crate::requests::extract::{Id, MayOperate, MayRead, OptionalBody, Path, Query};
+use crate::requests::extract::{Id, MayOperate, MayRead, OptionalBody, Query};
+use crate::requests::keys::{KeyParams, KeyPath};
 use crate::requests::query::limit;
 use axum::Json;
 use axum::extract::State;
@@ -115,13 +116,13 @@ pub(crate) async fn cancel(
 /// If no instance holds the key, the response is about the latest holder.
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/cancel", tag = "operations", operation_id = "cancel_holder",
-    params(("machine" = String, Path), ("key" = String, Path)), request_body = Option<EndingBody>,
+    params(("machine" = String, Path), ("key" = String, Path), KeyParams), request_body = Option<EndingBody>,
     responses((status = 200, description = "The result of the cancel.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn cancel_by_key(
     State(api): State<Arc<Api>>,
     MayOperate(caller): MayOperate,
-    Path((machine, key)): Path<(String, String)>,
+    KeyPath { machine, key }: KeyPath,
     OptionalBody(body): OptionalBody<EndingBody>,
 ) -> Result<Json<EndedBody>, Problem> {
     let id = api.by_key(&caller.scope, &machine, &key).await?.id;
@@ -171,13 +172,13 @@ pub(crate) async fn terminate(
 /// If no instance holds the key, the response is about the latest holder.
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/terminate", tag = "operations", operation_id = "terminate_holder",
-    params(("machine" = String, Path), ("key" = String, Path)), request_body = Option<EndingBody>,
+    params(("machine" = String, Path), ("key" = String, Path), KeyParams), request_body = Option<EndingBody>,
     responses((status = 200, description = "The result of the terminate.", body = EndedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn terminate_by_key(
     State(api): State<Arc<Api>>,
     MayOperate(caller): MayOperate,
-    Path((machine, key)): Path<(String, String)>,
+    KeyPath { machine, key }: KeyPath,
     OptionalBody(body): OptionalBody<EndingBody>,
 ) -> Result<Json<EndedBody>, Problem> {
     let id = api.by_key(&caller.scope, &machine, &key).await?.id;

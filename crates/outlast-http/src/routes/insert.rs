@@ -6,11 +6,13 @@ use crate::bodies::time;
 use crate::limits::BATCH_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::requests::extract::{Body, MaySignal};
+use crate::requests::keys;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use outlast_core::{
-    Inserted, InstanceId, Json as Document, MachineOffer, NewInstance, Scope, Start, Status, Worker,
+    Inserted, InstanceId, Json as Document, MachineOffer, NewInstance, Scope, Start, Status,
+    Worker, key,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -42,11 +44,15 @@ pub(crate) struct NewInstanceBody {
     eligible_at: Option<String>,
     /// The correlation key.
     key: Option<String>,
+    /// The correlation key in hexadecimal, instead of as text.
+    key_hex: Option<String>,
     /// The statuses in which the instance holds the key. Default: until it finishes.
     /// `awaiting_signal` includes sleeping; `sleeping` is refused here.
     #[schema(value_type = Option<Vec<crate::bodies::instance::StatusWord>>)]
     unique_in: Option<Vec<Status>>,
     partition_key: Option<String>,
+    /// The partition key in hexadecimal, instead of as text.
+    partition_key_hex: Option<String>,
 }
 
 /// Instances to start.
@@ -213,7 +219,7 @@ async fn holder_of(
     answer: Inserted,
     key: Option<&str>,
 ) -> Result<(InstanceId, bool), Problem> {
-    let key = key.unwrap_or_default();
+    let key = key::quoted(key.unwrap_or_default());
     match answer {
         Inserted::New { id, .. } => Ok((id, true)),
         Inserted::Duplicate {
@@ -225,12 +231,12 @@ async fn holder_of(
             Ok(_) => Ok((holder, false)),
             Err(_) => Err(Problem::new(
                 Code::Conflict,
-                format!("another instance holds the key {key:?}"),
+                format!("another instance holds the key {key}"),
             )),
         },
         Inserted::Duplicate { holder: None } => Err(Problem::new(
             Code::Conflict,
-            format!("the holder of key {key:?} has just finished; try again"),
+            format!("the holder of key {key} has just finished; try again"),
         )),
     }
 }
@@ -242,7 +248,7 @@ fn take_idempotency_key(body: &mut NewInstanceBody, headers: &HeaderMap) -> Resu
     let given = given
         .to_str()
         .map_err(|_| Problem::invalid("the Idempotency-Key header must be ASCII"))?;
-    if body.key.is_some() {
+    if body.key.is_some() || body.key_hex.is_some() {
         let detail = "give either key or the Idempotency-Key header, not both";
         return Err(Problem::invalid(detail));
     }
@@ -260,8 +266,13 @@ fn row(body: NewInstanceBody, offers: &Offers, scope: &TokenScope) -> Result<New
         .queue(queue)
         .priority(body.priority)
         .start(start);
-    row.partition_key = body.partition_key;
-    match (body.key, body.unique_in) {
+    row.partition_key = keys::new(
+        "partition_key",
+        body.partition_key.as_deref(),
+        body.partition_key_hex.as_deref(),
+    )?;
+    let key = keys::new("key", body.key.as_deref(), body.key_hex.as_deref())?;
+    match (key, body.unique_in) {
         (Some(key), None) => row = row.correlation_key(key),
         (Some(key), Some(statuses)) => row = row.correlation(key, Scope::of(statuses)?),
         (None, Some(_)) => {

@@ -8,7 +8,8 @@ use crate::bodies::instance::{CountBody, InstanceBody};
 use crate::bodies::workflow::{FlowBody, OriginBody};
 use crate::problem::{Problem, ProblemBody};
 use crate::requests::cursor::ListQuery;
-use crate::requests::extract::{Id, MayRead, Path, Query};
+use crate::requests::extract::{Id, MayRead, Query};
+use crate::requests::keys::{KeyParams, KeyPath};
 use crate::requests::query::{FilterParams, PageParams};
 use axum::Json;
 use axum::extract::State;
@@ -100,13 +101,13 @@ pub(crate) async fn get(
 /// Returns the holder of a correlation key, or else its latest holder.
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}", tag = "instances", operation_id = "get_holder",
-    params(("machine" = String, Path), ("key" = String, Path)),
+    params(("machine" = String, Path), ("key" = String, Path), KeyParams),
     responses((status = 200, description = "The holder of the key.", body = InstanceBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn holder(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
-    Path((machine, key)): Path<(String, String)>,
+    KeyPath { machine, key }: KeyPath,
 ) -> Result<Json<InstanceBody>, Problem> {
     let instance = api.by_key(&caller.scope, &machine, &key).await?;
     Ok(Json(whole(&api, &caller.scope, instance).await?))

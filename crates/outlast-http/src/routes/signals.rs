@@ -2,10 +2,12 @@
 
 use crate::access::tokens::Caller;
 use crate::api::Api;
+use crate::bodies::instance::shown_key;
 use crate::bodies::time::Moment;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::requests::cursor::ListQuery;
-use crate::requests::extract::{Body, Id, MayRead, MaySignal, Path, Query};
+use crate::requests::extract::{Body, Id, MayRead, MaySignal, Query};
+use crate::requests::keys::{self, KeyParams, KeyPath};
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{Delivery, Json as Document, NewSignal, SignalId, SignalRow, Target};
@@ -26,6 +28,8 @@ pub(crate) struct NewSignalBody {
     /// its end. By key: for as long as a holder of the key is stored, among the latest 100
     /// holders.
     dedup_key: Option<String>,
+    /// The dedup key in hexadecimal, instead of as text.
+    dedup_key_hex: Option<String>,
 }
 
 /// The result of sending a signal.
@@ -71,7 +75,12 @@ pub(crate) struct SignalBody {
     /// Stored byte for byte; null for a consumed signal, of which only the dedup key is stored.
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Document>,
+    /// A dedup key that is not text is shown like `\x00ff`.
     dedup_key: Option<String>,
+    /// The dedup key in hexadecimal, only if it is not text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    dedup_key_hex: Option<String>,
     inserted_at: Moment,
     consumed_at: Option<Moment>,
 }
@@ -114,11 +123,13 @@ pub(crate) async fn list(
 
 impl SignalBody {
     fn of(row: SignalRow) -> SignalBody {
+        let (dedup_key, dedup_key_hex) = shown_key(row.dedup_key);
         SignalBody {
             id: row.id.to_string(),
             name: row.name,
             payload: row.payload,
-            dedup_key: row.dedup_key,
+            dedup_key,
+            dedup_key_hex,
             inserted_at: Moment(row.inserted_at),
             consumed_at: row.consumed_at.map(Moment),
         }
@@ -143,13 +154,13 @@ pub(crate) async fn send(
 /// Sends a signal to the holder of a correlation key.
 #[utoipa::path(
     post, path = "/v1/machines/{machine}/keys/{key}/signals", tag = "signals", operation_id = "signal_holder",
-    params(("machine" = String, Path), ("key" = String, Path)), request_body = NewSignalBody,
+    params(("machine" = String, Path), ("key" = String, Path), KeyParams), request_body = NewSignalBody,
     responses((status = 200, description = "The signal was delivered, by this request or by an earlier one with the same dedup key.", body = DeliveryBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn send_by_key(
     State(api): State<Arc<Api>>,
     MaySignal(caller): MaySignal,
-    Path((machine, key)): Path<(String, String)>,
+    KeyPath { machine, key }: KeyPath,
     Body(body): Body<NewSignalBody>,
 ) -> Result<Json<DeliveryBody>, Problem> {
     deliver(&api, &caller, Target::Key { machine, key }, body)
@@ -165,7 +176,11 @@ async fn deliver(
 ) -> Result<DeliveryBody, Problem> {
     let target = within_reach(api, caller, target).await?;
     let mut signal = NewSignal::new(target, body.name, body.payload);
-    signal.dedup_key = body.dedup_key;
+    signal.dedup_key = keys::new(
+        "dedup_key",
+        body.dedup_key.as_deref(),
+        body.dedup_key_hex.as_deref(),
+    )?;
     signal.check()?;
     send_one(api, signal).await
 }

@@ -7,7 +7,8 @@ use crate::bodies::instance::InstanceBody;
 use crate::limits::WAIT_MAX;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::read_budget::BudgetedBody;
-use crate::requests::extract::{Id, MayRead, Path, Query};
+use crate::requests::extract::{Id, MayRead, Query};
+use crate::requests::keys::{KeyParams, KeyPath};
 use crate::requests::query::number;
 use crate::server::serve::Shutdown;
 use axum::extract::State;
@@ -62,14 +63,14 @@ pub(crate) async fn wait(
 /// wait does not switch to a later holder.
 #[utoipa::path(
     get, path = "/v1/machines/{machine}/keys/{key}/wait", tag = "instances", operation_id = "wait_for_holder",
-    params(("machine" = String, Path), ("key" = String, Path), WaitParams),
+    params(("machine" = String, Path), ("key" = String, Path), WaitParams, KeyParams),
     responses((status = 200, description = "The instance after the wait. `reached` is false if the wait timed out.", body = WaitedBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn wait_by_key(
     State(api): State<Arc<Api>>,
     MayRead(caller): MayRead,
-    Path((machine, key)): Path<(String, String)>,
-    Query(params, _): Query<WaitParams>,
+    KeyPath { machine, key }: KeyPath,
+    Query(params, _): Query<WaitParams, KeyParams>,
     stopping: Option<Extension<Shutdown>>,
 ) -> Result<Response, Problem> {
     let id = api.by_key(&caller.scope, &machine, &key).await?.id;

@@ -17,6 +17,8 @@ export const FIELDS = [
 export const MORE_FIELDS = [
   { name: 'version', label: 'Version', digits: true },
   { name: 'partition_key', label: 'Partition key' },
+  { name: 'key_hex', label: 'Correlation key (hex)' },
+  { name: 'partition_key_hex', label: 'Partition key (hex)' },
   { name: 'parent', label: 'Parent id', digits: true },
   { name: 'attempts_from', label: 'Min. retries', digits: true },
   { name: 'deadline', label: 'Wait deadline', choices: [['', 'any'], ['none', 'none'], ['overdue', 'overdue']] },

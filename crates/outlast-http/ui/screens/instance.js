@@ -131,7 +131,7 @@ export function screen({ parts: [id], query, signal, draw }) {
     const rows = [
       !isFlow(it) && ['Step', it.step], isFlow(it) && ['Run', whole(it.run)], isFlow(it) && ['Events', whole(it.events)], !isFlow(it) && ['History', hasHistory(it) ? plural(it.events, 'transition') : 'not recorded'], ['Attempt', whole(it.attempt)], ['Crashes', whole(it.crashes)],
       ['Queue', h('a', { href: href('instances', { queue: it.queue }) }, it.queue)], ['Priority', it.priority], ['Revision', whole(it.revision)],
-      it.key !== null && ['Key', it.key], it.partition_key !== null && ['Partition key', h('a', { href: href('instances', { partition_key: it.partition_key }) }, it.partition_key)],
+      it.key !== null && ['Key', it.key], it.partition_key !== null && ['Partition key', h('a', { href: href('instances', it.partition_key_hex ? { partition_key_hex: it.partition_key_hex } : { partition_key: it.partition_key }) }, it.partition_key)],
       it.awaits?.length > 0 && !it.needs_all && ['Awaits', it.awaits.join(', ')], it.awaits?.length > 0 && !it.needs_all && ['Until', time(it.await_deadline, 'no deadline')],
       it.needs_all && it.awaits?.length > 0 && ['Awaits all of', it.awaits.join(', ')], it.needs_all && it.status !== 'sleeping' && it.await_deadline && ['Not before', time(it.await_deadline)],
       it.status === 'sleeping' && ['Sleeps until', time(it.await_deadline)],

@@ -6,7 +6,9 @@
 -- bound   $2
 --
 -- All children of these rounds are visible. Either the parent has finished, or the cascade was
--- written under the parent's lock. A fan-out holds that lock until its children are committed.
+-- written under the parent's lock. A fan-out holds that lock until its children are committed. A
+-- child that is deleted while this statement waits for its lock is missing, and no other takes its
+-- place: the page is short, and cascade/remove.sql decides whether it was the last.
 with
 page as materialized (
     select n.id, n.parent_round

@@ -134,6 +134,8 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("join-leaves-no-cascade", "join/join", "where c.cascades", "where false"),
     ("deadline-leaves-no-cascade", "fire/fire", "where w.cascades", "where false"),
     ("cascade-forgets-the-rest", "cascade/move", "set at_round = $2,", "set at_round = $2::integer * 0,"),
+    ("cascade-ends-at-a-short-page", "cascade/remove", 
+        "where c.parent_id = k.parent_id", "where false and c.parent_id = k.parent_id"),
     ("retry-keeps-the-cancel", "operate/retry", "cancel_requested_at = null,", ""),
 
     // Workflows: events of a lost claim; a park and a finishing child that miss each other;

@@ -66,6 +66,8 @@ struct Cascade {
     action: CascadeAction,
     deep: bool,
     note: Note,
+    /// How far it has come: the children before this round and id remain.
+    before: (i32, InstanceId),
 }
 
 impl Cascade {
@@ -79,6 +81,10 @@ impl Cascade {
                 by: column(row, "operator")?,
                 reason: column(row, "reason")?,
             },
+            before: (
+                column(row, "at_round")?,
+                column(row, "before_id").map(InstanceId)?,
+            ),
         })
     }
 
@@ -109,16 +115,25 @@ impl Cascade {
 
     /// Moves the cascade past this page, or removes it after the last page.
     ///
-    /// A page that is not full is taken for the last one: the page waits for locked rows and never
-    /// skips them. Returns `None` if `max` is 0: such a page says nothing about the rest.
-    fn progress(&self, children: &[(i32, LockedInstance)], max: usize) -> Option<Call<'static>> {
-        if children.len() < max {
-            return Some(statement::CASCADE_REMOVE.with([value(self.id)]));
-        }
+    /// A page that is not full is probably the last one. It is also short if children of it were
+    /// deleted while it waited for their locks, so the removal looks for children that are left,
+    /// and the move after it finds the cascade only if there are some.
+    fn progress(&self, children: &[(i32, LockedInstance)], max: usize) -> Vec<Call<'static>> {
         // The page goes from the latest round and the highest id down, so the least is the last.
         let positions = children.iter().map(|(round, child)| (*round, child.id()));
-        let (round, id) = positions.min()?;
-        Some(statement::CASCADE_MOVE.with([value(self.id), value(round), value(id.0)]))
+        let reached = positions.min();
+        let (round, id) = reached.unwrap_or(self.before);
+        let to = |statement: statement::Statement| {
+            statement.with([value(self.id), value(round), value(id.0)])
+        };
+        let mut calls = Vec::new();
+        if children.len() < max {
+            calls.push(to(statement::CASCADE_REMOVE));
+        }
+        if reached.is_some() {
+            calls.push(to(statement::CASCADE_MOVE));
+        }
+        calls
     }
 }
 

@@ -245,7 +245,8 @@ fn no_counts() -> Failure {
 /// Loads the inboxes and children of claims in a second round trip, if there are any.
 ///
 /// Leaves out a claim that was lost before it was loaded. Its inbox may be partly consumed, and
-/// its step would take that for a timeout.
+/// its step would take that for a timeout. Fails an instance whose signals or children cannot be
+/// read.
 async fn load(session: &Session, mut claims: Vec<UnloadedClaim>) -> Result<Vec<Claim>> {
     // An `update … returning` answers in no order, and there may have been several looks.
     claims.sort_by_key(|l| (l.claim.priority, l.eligible_at, l.claim.id));
@@ -267,8 +268,11 @@ async fn load(session: &Session, mut claims: Vec<UnloadedClaim>) -> Result<Vec<C
         loaded = load_once(session, &mut claims, &with).await;
     }
     match loaded {
-        Ok(lost) => {
-            claims.retain(|claim| !lost.contains(&claim.id));
+        Ok(Loaded { lost, unreadable }) => {
+            let mut left_out = lost;
+            left_out.extend(unreadable.iter().map(|failed| failed.claim.id));
+            claims.retain(|claim| !left_out.contains(&claim.id));
+            fail_unreadable(session, unreadable).await;
             Ok(claims)
         }
         Err(failure) => {
@@ -284,7 +288,16 @@ struct Loads {
     children: Vec<i64>,
 }
 
-/// Loads once, and returns the claims that were lost in the meantime.
+/// The claims that were loaded and are not handed out.
+#[derive(Default)]
+struct Loaded {
+    /// Claims that were lost in the meantime.
+    lost: HashSet<InstanceId>,
+    /// Claims with a signal or a child that this version cannot read.
+    unreadable: Vec<Commit>,
+}
+
+/// Loads once, and returns the claims that must not be handed out.
 ///
 /// Its statements come after the claim and have later snapshots. So they see every child that
 /// decided the join of a woken parent (I6).
@@ -292,7 +305,7 @@ async fn load_once(
     session: &Session,
     claims: &mut [Claim],
     with: &Loads,
-) -> Result<HashSet<InstanceId>, Failure> {
+) -> Result<Loaded, Failure> {
     let with_inbox: HashSet<i64> = with.inbox.iter().copied().collect();
     let with_children: HashSet<i64> = with.children.iter().copied().collect();
     let is_parent = |claim: &&Claim| with_children.contains(&claim.id.0);
@@ -316,7 +329,7 @@ async fn load_once(
         );
     }
     if calls.is_empty() {
-        return Ok(HashSet::new());
+        return Ok(Loaded::default());
     }
     let is_loaded = |claim: &&Claim| is_parent(claim) || with_inbox.contains(&claim.id.0);
     let loaded: Vec<ClaimRef> = claims
@@ -327,27 +340,67 @@ async fn load_once(
     // The last statement: a claim that is held after the reads was held during them.
     calls.push(statement::CLAIM_HELD.with(references(&loaded)));
     let mut answers = session.transact(TxKind::Claim, &calls).await?.into_iter();
-    let mut by_id: BTreeMap<i64, &mut Claim> = claims.iter_mut().map(|c| (c.id.0, c)).collect();
+    let mut loading = Loading {
+        by_id: claims.iter_mut().map(|c| (c.id.0, c)).collect(),
+        unreadable: Vec::new(),
+    };
     if loads_inbox {
         for row in answers.next().unwrap_or_default() {
-            if let Some(claim) = by_id.get_mut(&column(&row, "target_id")?) {
+            loading.add(column(&row, "target_id")?, |claim| {
                 claim.inbox.push(decode::signal(&row)?);
-            }
+                Ok(())
+            })?;
         }
     }
     if loads_children {
         for row in answers.next().unwrap_or_default() {
-            if let Some(claim) = by_id.get_mut(&column(&row, "parent_id")?) {
+            loading.add(column(&row, "parent_id")?, |claim| {
                 let nth = claim.children.len() as i32;
                 claim.children.push(decode::child(&row, nth)?);
-            }
+                Ok(())
+            })?;
         }
     }
+    let unreadable = loading.unreadable;
     let mut lost: HashSet<InstanceId> = loaded.iter().map(|claim| claim.id).collect();
     for row in answers.next().unwrap_or_default() {
         lost.remove(&instance_id(&row)?);
     }
-    Ok(lost)
+    Ok(Loaded { lost, unreadable })
+}
+
+/// Claims that are being loaded.
+struct Loading<'a> {
+    by_id: BTreeMap<i64, &'a mut Claim>,
+    unreadable: Vec<Commit>,
+}
+
+impl Loading<'_> {
+    /// Adds a signal or a child to the claim of this id.
+    ///
+    /// An unreadable one fails its own instance only (docs/protocol.md, defect 12). The rest of
+    /// that instance is not read.
+    fn add(
+        &mut self,
+        id: i64,
+        read: impl FnOnce(&mut Claim) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Some(claim) = self.by_id.get_mut(&id) else {
+            return Ok(());
+        };
+        match read(claim) {
+            Ok(()) => {}
+            #[cfg(outlast_mutants)]
+            Err(failure) if outlast_core::mutant::is("unreadable-row-stops-its-queue") => {
+                return Err(failure);
+            }
+            Err(failure) => {
+                self.unreadable.push(failing(claim.reference(), failure));
+                self.by_id.remove(&id);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Releases claims that could not be loaded.

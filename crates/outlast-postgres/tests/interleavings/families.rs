@@ -12,7 +12,9 @@
 //! - close policies reach the children, and a cancelled instance starts nothing more and ends
 //!   (I13).
 
-use crate::interleavings::act::Act::{self, CancelTree, Cascade, Claim, CommitClaimed, Fire, Reap};
+use crate::interleavings::act::Act::{
+    self, CancelTree, Cascade, Claim, Collect, CommitClaimed, Fire, Reap,
+};
 use crate::interleavings::act::Decision::{Done, Fail, FanOut, FanOutInWindow, Keep, Park};
 use crate::interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, terminate};
 use crate::interleavings::scheduler::Scenario;
@@ -130,6 +132,22 @@ async fn a_cascade_can_meet_any_verb_on_the_children_at_every_unlocked_read() {
         Start::Outliving,
     ];
     hold_cascades(&starts, Scenario::at_meetings).await;
+}
+
+/// The page of the cascade is short if the child that it waits for is collected meanwhile.
+fn a_cascade_and_a_collect() -> Scenario {
+    let cascade = [Cascade(1), Cascade(1)];
+    beside_each_other(Start::Cascading, &cascade, &[Collect])
+}
+
+#[tokio::test]
+async fn children_of_a_cascade_can_be_collected_while_it_waits_for_them() {
+    let page_of_both = [Cascade(10)];
+    hold(&[
+        a_cascade_and_a_collect(),
+        beside_each_other(Start::Cascading, &page_of_both, &[Collect]),
+    ])
+    .await;
 }
 
 #[tokio::test]
@@ -350,6 +368,13 @@ async fn a_cascade_that_forgets_the_remaining_children_is_caught() {
     let end = beside_each_other(Start::Outliving, &cascade, &[Fire]);
     let unclosed = ["has ended, and child 2 lives and was not told"];
     catch("cascade-forgets-the-rest", end, &unclosed).await;
+}
+
+#[tokio::test]
+async fn a_cascade_that_takes_a_short_page_for_the_last_is_caught() {
+    let scenario = a_cascade_and_a_collect();
+    let unclosed = ["has ended, and child 2 lives and was not told"];
+    catch("cascade-ends-at-a-short-page", scenario, &unclosed).await;
 }
 
 const NO_SLOT: &str = "waits for a place in a window, and nobody of its round has one";

@@ -49,6 +49,8 @@ pub(crate) enum Start {
     Windowed(Until),
     /// The children of `Joining`, but the deadline has woken 0, which executes. The rest goes on.
     Outliving,
+    /// As `Outliving`, but 2 has ended, and then 0, whose cascade is left.
+    Cascading,
     /// 0 is a workflow that executes. It has started 1 in its first round and 2 in its second.
     ///
     /// Both children execute, and the worker of 1 is alive.
@@ -103,7 +105,7 @@ impl Start {
             Start::Family | Start::FamilyWithOneFailed | Start::FamilyWithZombie => {
                 &["inbox/clear", "line/let_through"]
             }
-            Start::Joining(_) | Start::Windowed(_) | Start::Outliving => &[
+            Start::Joining(_) | Start::Windowed(_) | Start::Outliving | Start::Cascading => &[
                 "inbox/clear",
                 "line/let_through",
                 "operate/lock_parents",
@@ -151,7 +153,7 @@ impl Start {
     fn has_close_policies(self) -> bool {
         matches!(
             self,
-            Start::Joining(_) | Start::Windowed(_) | Start::Outliving
+            Start::Joining(_) | Start::Windowed(_) | Start::Outliving | Start::Cascading
         )
     }
 
@@ -174,7 +176,7 @@ impl Start {
                 rest: ClosePolicy::RequestCancel,
                 ..join
             },
-            Start::Outliving => join,
+            Start::Outliving | Start::Cascading => join,
             Start::Executing
             | Start::Parked
             | Start::Runnable
@@ -222,7 +224,7 @@ impl Start {
                     .await;
                 world.claim_into(&mut stage, &[2]).await;
             }
-            Start::Joining(_) | Start::Windowed(_) | Start::Outliving => {
+            Start::Joining(_) | Start::Windowed(_) | Start::Outliving | Start::Cascading => {
                 let policies = [ClosePolicy::RequestCancel, ClosePolicy::Terminate];
                 world.family(&mut stage, self.join(), policies).await;
                 if !matches!(self, Start::Windowed(_)) {
@@ -260,6 +262,14 @@ impl Start {
             Start::Outliving => {
                 world.store.fire(10).await.expect("the deadline fires");
                 world.claim_into(&mut stage, &[0, 1]).await;
+            }
+            Start::Cascading => {
+                world.store.fire(10).await.expect("the deadline fires");
+                world.claim_into(&mut stage, &[0, 1]).await;
+                for place in [2, 0] {
+                    let done = Decision::Done.outcome(&stage);
+                    world.commit(stage.cast[place], done).await;
+                }
             }
             Start::FamilyWithOneFailed => {
                 world.claim_into(&mut stage, &[1]).await;

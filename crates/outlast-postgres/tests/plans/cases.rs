@@ -539,7 +539,12 @@ fn operating(rows: usize) -> Vec<Case> {
             "bigint, integer, bigint",
             "1, 1, 1150000",
         ),
-        case("cascade/remove", 0, "bigint", "1"),
+        case(
+            "cascade/remove",
+            0,
+            "bigint, integer, bigint",
+            "1, 1, 1000000",
+        ),
         case("cascade/left", 0, "", ""),
         case("operate/retry", 16, FENCE, &ended_fence),
         case("operate/lock_parents", 11, "bigint[]", &child_ids),

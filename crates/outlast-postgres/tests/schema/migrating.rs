@@ -478,6 +478,7 @@ async fn a_claim_from_before_migration_13_is_told_of_later_signals() {
             links: Links::UNKNOWN,
             events: Vec::new(),
             position: None,
+            views: Vec::new(),
         };
         let committed = store.commit(vec![commit].into()).await.unwrap();
         let [Answer::Committed { latest_signal, .. }] = committed.answers[..] else {

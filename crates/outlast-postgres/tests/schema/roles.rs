@@ -398,6 +398,7 @@ fn intrusions(schema: &str) -> Vec<String> {
         "check_stored('a', '1')",
         "check_json_bytes('a', 1, 1)",
         "check_json_depth('a', '1')",
+        "is_key_in_hex('a')",
     ] {
         sql.push(format!("select \"{schema}\".{function}"));
     }
@@ -628,7 +629,7 @@ async fn the_roles_decide_the_rights_on_every_object_of_the_schema() {
         let (kind, name): (&str, &str) = (row.get(0), row.get(1));
         // The functions that enqueue call these with the rights of their owner.
         let is_internal = name.starts_with("check_")
-            || name == "queue_of"
+            || ["queue_of", "is_key_in_hex"].contains(&name)
             || ["workers_id_seq", "operations_id_seq", "cascades_id_seq"].contains(&name);
         let end = if kind == "function" { "(" } else { " " };
         let is_decided = decided.contains(&format!("{quoted}.{name}{end}"));

@@ -128,6 +128,47 @@ async fn a_row_that_cannot_be_read_fails_alone_and_does_not_stop_its_queue() {
     close(store, &schema).await;
 }
 
+/// The same for what a claim loads besides its row. Children stay readable for other readers, so
+/// their parent fails and they do not.
+#[tokio::test]
+async fn an_instance_whose_signals_or_children_cannot_be_read_fails_alone() {
+    let (store, schema) = open().await;
+    let worker = worker(&store).await;
+    let waiting = insert(&store, task()).await;
+    let fanning_out = insert(&store, task()).await;
+    for claim in store.claim(request(worker, 2)).await.unwrap().claims {
+        let outcome = match claim.id == waiting {
+            true => wait_for("go"),
+            false => Outcome::FanOut {
+                children: vec![task()],
+                join: Join::default(),
+                step: "join".into(),
+                state: Json::null(),
+            },
+        };
+        commit(&store, &claim, outcome).await;
+    }
+    let child = claim(&store, worker).await;
+    commit(&store, &child, done()).await;
+    let signal = NewSignal::new(waiting.into(), "go", Json::null());
+    store.deliver(vec![signal], None).await.unwrap();
+    let neighbour = insert(&store, task()).await;
+    let by_hand = format!(
+        "update {schema}.signals set payload = null where target_id = {waiting};
+         update {schema}.instances set on_parent_close = 'unheard of' where id = {}",
+        child.id
+    );
+    raw().await.batch_execute(&by_hand).await.unwrap();
+
+    let claimed = store.claim(request(worker, 10)).await.unwrap();
+    let ids: Vec<InstanceId> = claimed.claims.iter().map(|claim| claim.id).collect();
+    assert_eq!(ids, [neighbour]);
+    for id in [waiting, fanning_out] {
+        assert_failed_unread(&schema, id).await;
+    }
+    close(store, &schema).await;
+}
+
 /// The same for rows that a delivery claims: one row and one signal in an inbox are unreadable.
 #[tokio::test]
 async fn an_unreadable_row_that_a_delivery_claims_fails_alone() {

@@ -95,7 +95,7 @@ impl<D> Handle<D> {
         Id::of(self.id)
     }
 
-    /// Returns its correlation key, if it has one.
+    /// Returns its correlation key, if it has one, as a [`KeyText`](outlast_core::KeyText).
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }

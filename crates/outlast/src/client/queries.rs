@@ -4,7 +4,7 @@ use super::{Admin, Client};
 use crate::definition::Durable;
 use futures_util::future::BoxFuture;
 use outlast_core::{
-    Child, Count, Event, Family, Filter, Finding, HistoryRequest, Instance, InstanceId,
+    Child, Count, Event, Family, Filter, Finding, HistoryRequest, Instance, InstanceId, KeyText,
     ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, Rows, RunStats,
     RunSummary, SignalId, SignalRow, Status, StepCountRequest, StepCounts, Target, Timestamp,
     Worker, WriteCheck,
@@ -83,8 +83,8 @@ impl Listing<'_> {
     }
 
     /// Only instances that hold or held this correlation key.
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.request.filter.correlation_key = Some(key.into());
+    pub fn key(mut self, key: impl Into<KeyText>) -> Self {
+        self.request.filter.correlation_key = Some(key.into().into());
         self
     }
 

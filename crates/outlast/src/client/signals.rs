@@ -7,7 +7,7 @@ use crate::machine::Signal;
 use crate::metrics;
 use futures_util::future::BoxFuture;
 use outlast_core::{
-    Delivered, Delivery, InstanceId, Invalid, NewSignal, Result, SignalOrInsert, Target,
+    Delivered, Delivery, InstanceId, Invalid, KeyText, NewSignal, Result, SignalOrInsert, Target,
 };
 use std::marker::PhantomData;
 
@@ -125,7 +125,7 @@ impl Signalling<'_> {
     /// Sets the dedup key.
     ///
     /// The signal is delivered at most once under it, while the instance is stored.
-    pub fn dedup(mut self, key: impl Into<String>) -> Self {
+    pub fn dedup(mut self, key: impl Into<KeyText>) -> Self {
         self.signal = self.signal.map(|signal| signal.dedup_key(key));
         self
     }
@@ -184,9 +184,9 @@ impl<D> SignallingOrStarting<'_, D> {
     /// Sets the dedup key.
     ///
     /// The signal is delivered at most once under it, while the instance is stored.
-    pub fn dedup(mut self, key: impl Into<String>) -> Self {
+    pub fn dedup(mut self, key: impl Into<KeyText>) -> Self {
         if let Ok(request) = &mut self.request {
-            request.dedup_key = Some(key.into());
+            request.dedup_key = Some(key.into().into());
         }
         self
     }

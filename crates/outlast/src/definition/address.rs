@@ -1,7 +1,7 @@
 //! Typed ids and keys, which address instances.
 
 use super::Durable;
-use outlast_core::{InstanceId, Target};
+use outlast_core::{InstanceId, KeyText, Target};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
@@ -75,10 +75,10 @@ impl<M> From<Id<M>> for Target {
 
 /// The address of an instance of `M` by its correlation key; made by
 /// [`Machine::key`](crate::Machine::key).
-pub struct Key<M>(String, PhantomData<fn() -> M>);
+pub struct Key<M>(KeyText, PhantomData<fn() -> M>);
 
 impl<M> Key<M> {
-    pub(crate) fn new(key: impl Into<String>) -> Key<M> {
+    pub(crate) fn new(key: impl Into<KeyText>) -> Key<M> {
         Key(key.into(), PhantomData)
     }
 }
@@ -99,12 +99,12 @@ impl<M: Durable> From<Key<M>> for Target {
     fn from(key: Key<M>) -> Target {
         Target::Key {
             machine: M::NAME.into(),
-            key: key.0,
+            key: key.0.into(),
         }
     }
 }
 
-/// What [`Client::handle`](crate::Client::handle) looks up: an id, a [`Key`], or a key as a text.
+/// What [`Client::handle`](crate::Client::handle) looks up: an id, a [`Key`], or a key as text or bytes.
 #[derive(Debug)]
 pub struct Address<M> {
     lookup: Lookup,
@@ -114,7 +114,7 @@ pub struct Address<M> {
 #[derive(Debug)]
 enum Lookup {
     Id(InstanceId),
-    Key(String),
+    Key(KeyText),
 }
 
 impl<M> Address<M> {
@@ -153,20 +153,21 @@ impl<M> From<Key<M>> for Address<M> {
     }
 }
 
-impl<M> From<&str> for Address<M> {
-    fn from(key: &str) -> Address<M> {
-        Address::new(Lookup::Key(key.to_owned()))
-    }
+/// An address can be made from everything that a key can be made from.
+macro_rules! address_from {
+    ($($given:ty),*) => {
+        $(impl<M> From<$given> for Address<M> {
+            fn from(key: $given) -> Address<M> {
+                Address::new(Lookup::Key(key.into()))
+            }
+        })*
+    };
 }
 
-impl<M> From<String> for Address<M> {
-    fn from(key: String) -> Address<M> {
-        Address::new(Lookup::Key(key))
-    }
-}
+address_from!(&str, String, &String, &[u8], Vec<u8>, &Vec<u8>, KeyText);
 
-impl<M> From<&String> for Address<M> {
-    fn from(key: &String) -> Address<M> {
-        Address::new(Lookup::Key(key.clone()))
+impl<M, const N: usize> From<&[u8; N]> for Address<M> {
+    fn from(key: &[u8; N]) -> Address<M> {
+        Address::new(Lookup::Key(key.into()))
     }
 }

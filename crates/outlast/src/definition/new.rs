@@ -2,7 +2,7 @@
 
 use super::Durable;
 use crate::machine::{Doubling, Job, RetryPolicy};
-use outlast_core::{ClosePolicy, Invalid, Json, NewInstance, Scope, Start};
+use outlast_core::{ClosePolicy, Invalid, Json, KeyText, NewInstance, Scope, Start};
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime};
 pub struct New<D> {
     /// The row, with the options that need no check across fields.
     row: Result<NewInstance, Invalid>,
-    key: Option<String>,
+    key: Option<KeyText>,
     scope: Option<Scope>,
     /// How a job is retried. A workflow fixes it when it schedules the job.
     policy: Option<RetryPolicy>,
@@ -62,8 +62,8 @@ impl<D> New<D> {
     /// Sets the correlation key.
     ///
     /// Signals can address the instance by it. It is unique among the live instances of the
-    /// machine.
-    pub fn key(mut self, key: impl Into<String>) -> New<D> {
+    /// machine. It is text or any bytes: `.key("order:42")`, `.key(b"\x00\xff")`.
+    pub fn key(mut self, key: impl Into<KeyText>) -> New<D> {
         self.key = Some(key.into());
         self
     }
@@ -98,8 +98,8 @@ impl<D> New<D> {
     ///
     /// Instances that share one, of any machine, never execute at the same time, and execute in
     /// order.
-    pub fn partition_key(self, key: impl Into<String>) -> New<D> {
-        self.change(|row| row.partition_key = Some(key.into()))
+    pub fn partition_key(self, key: impl Into<KeyText>) -> New<D> {
+        self.change(|row| row.partition_key = Some(key.into().into()))
     }
 
     /// Sets the trace, a W3C `traceparent`. Default: the caller's trace, or a new one.

@@ -105,12 +105,13 @@ impl Context {
         &self.claim.queue
     }
 
-    /// Returns its correlation key, held or released.
+    /// Returns its correlation key, held or released, as a
+    /// [`KeyText`](outlast_core::KeyText).
     pub fn key(&self) -> Option<&str> {
         self.claim.correlation_key.as_deref()
     }
 
-    /// Returns its partition key.
+    /// Returns its partition key, as a [`KeyText`](outlast_core::KeyText).
     pub fn partition_key(&self) -> Option<&str> {
         self.claim.partition_key.as_deref()
     }

@@ -3,7 +3,7 @@
 use super::codec;
 use super::{Context, Failure, History, Outcome, RetryPolicy, StepError};
 use crate::definition::{Key, Needs, New};
-use outlast_core::{Invalid, Json, NewSignal, Target};
+use outlast_core::{Invalid, Json, KeyText, NewSignal, Target};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -141,7 +141,7 @@ pub trait Machine: Sized + Send + Sync + 'static {
     }
 
     /// Creates the address of the instance that holds the correlation key `key`, for signals.
-    fn key(key: impl Into<String>) -> Key<Self> {
+    fn key(key: impl Into<KeyText>) -> Key<Self> {
         Key::new(key)
     }
 

@@ -4,7 +4,7 @@
 
 use super::{Flow, FlowError};
 use crate::definition::{Durable, Key, Needs, New};
-use outlast_core::{Json, WORKFLOW_STEP};
+use outlast_core::{Json, KeyText, WORKFLOW_STEP};
 use std::time::Duration;
 
 /// The result of a workflow.
@@ -62,7 +62,7 @@ pub trait Workflow: Durable {
     }
 
     /// Creates the address of the instance that holds the correlation key `key`, for signals.
-    fn key(key: impl Into<String>) -> Key<Self> {
+    fn key(key: impl Into<KeyText>) -> Key<Self> {
         Key::new(key)
     }
 }

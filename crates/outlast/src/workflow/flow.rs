@@ -440,7 +440,7 @@ impl Flow {
         self.lock().identity.run
     }
 
-    /// Returns the correlation key, held or released.
+    /// Returns the correlation key, held or released, as a [`KeyText`](outlast_core::KeyText).
     pub fn key(&self) -> Option<String> {
         self.lock().identity.key.clone()
     }

@@ -270,7 +270,7 @@ impl Sender {
                 Some(_) | None => steps::NAMES[letter.name].to_owned(),
             };
             let mut signal = NewSignal::new(target, name, steps::state("sent"));
-            signal.dedup_key = letter.dedup.map(|n| format!("d{n}"));
+            signal.dedup_key = letter.dedup.map(steps::dedup_key);
             Some(signal)
         });
         signals.collect()

@@ -13,7 +13,7 @@ pub(super) use joining::JoinProgress;
 use flowing::flowing;
 use joining::joining;
 use outlast_core::{
-    ClosePolicy, Json, MachineVersion, NewInstance, Scope, Start, Status, Timestamp,
+    ClosePolicy, Json, KeyText, MachineVersion, NewInstance, Scope, Start, Status, Timestamp,
 };
 use proptest::bool::weighted as weighted_bool;
 use proptest::collection::vec;
@@ -364,7 +364,7 @@ impl Row {
             later @ 1.. => Start::After(Duration::from_secs(later.unsigned_abs())),
             ago => Start::At(now - Duration::from_secs(ago.unsigned_abs())),
         };
-        row.partition_key = self.partition.map(|n| format!("p{n}"));
+        row.partition_key = self.partition.map(|n| key('p', n));
         row.trace = self.trace.map(|n| format!("t{n}"));
         match self.correlation {
             Some((key, scope)) => row.correlation(correlation_key(key), scope_of(scope)),
@@ -392,7 +392,23 @@ pub(super) fn names(mask: usize) -> Vec<String> {
 }
 
 pub(super) fn correlation_key(n: usize) -> String {
-    format!("k{n}")
+    key('k', n)
+}
+
+pub(super) fn dedup_key(n: usize) -> String {
+    key('d', n)
+}
+
+/// The first key is text. The next one has a NUL, and the others are no UTF-8.
+fn key(letter: char, n: usize) -> String {
+    let last: &[u8] = match n {
+        0 => b"0",
+        1 => b"\0",
+        _ => &[0xff, n as u8],
+    };
+    let mut key = letter.to_string().into_bytes();
+    key.extend(last);
+    KeyText::from(key).into()
 }
 
 /// A machine that correlation keys belong to.

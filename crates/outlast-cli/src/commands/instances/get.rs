@@ -5,7 +5,7 @@ use crate::database::Database;
 use crate::failure::Failure;
 use crate::format::{by_status, harmless, relative, rfc3339, shortened};
 use crate::join::{cancel, meter, policy};
-use crate::json::{self, InstanceObject, SignalObject};
+use crate::json::{self, InstanceObject, SignalObject, shown_key};
 use crate::output::{Format, Output, note};
 use crate::table::{Table, cell};
 use crate::workflow_view;
@@ -227,8 +227,8 @@ impl InstanceDetails {
             history(it),
             ("crashes", (it.crashes > 0).then(|| it.crashes.to_string())),
             ("cancel", it.cancel.as_ref().map(|it| cancel(it, self.now))),
-            ("key", it.correlation_key.clone()),
-            ("partition key", it.partition_key.clone()),
+            ("key", shown_key(&it.correlation_key)),
+            ("partition key", shown_key(&it.partition_key)),
             ("parent", parent(it)),
             (
                 "started by",
@@ -435,7 +435,7 @@ impl InstanceDetails {
                 cell(&signal.name),
                 cell(relative(signal.inserted_at, self.now)),
                 cell(consumed.unwrap_or_else(|| "not yet".to_owned())),
-                cell(signal.dedup_key.as_deref().unwrap_or_default()),
+                cell(shown_key(&signal.dedup_key).unwrap_or_default()),
                 cell(shortened(payload.unwrap_or_default(), PAYLOAD_CHARS_MAX)),
             ]);
         }

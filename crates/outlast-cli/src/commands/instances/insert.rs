@@ -2,14 +2,14 @@
 
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::filters;
+use crate::filters::{self, given_key};
 use crate::format;
 use crate::output::{Format, Output, note};
 use crate::parameters::Payload;
 use clap::Args;
-use outlast::store::{NewInstance, Scope, Timestamp};
+use outlast::store::{KeyText, NewInstance, Scope, Timestamp};
 use outlast::{Client, InstanceId, Status};
-use outlast_core::{Inserted, MachineOffer, Start};
+use outlast_core::{Inserted, MachineOffer, Start, limits};
 use serde_json::json;
 use std::time::Duration;
 
@@ -43,20 +43,26 @@ pub(crate) struct InsertArgs {
     #[arg(long, value_name = "WHEN", value_parser = format::timestamp)]
     at: Option<Timestamp>,
     /// The correlation key: addresses the instance and makes it unique
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", group = "given_key")]
     key: Option<String>,
+    /// The correlation key in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = filters::hex_key, group = "given_key")]
+    key_hex: Option<KeyText>,
     /// The statuses in which it holds the key. Default: until it finishes
     #[arg(
         long,
         value_name = "STATUS",
         value_delimiter = ',',
-        requires = "key",
+        requires = "given_key",
         value_parser = filters::status
     )]
     unique_in: Vec<Status>,
     /// Instances with the same partition key run one at a time
     #[arg(long, value_name = "KEY")]
     partition_key: Option<String>,
+    /// The partition key in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = filters::hex_key, conflicts_with = "partition_key")]
+    partition_key_hex: Option<KeyText>,
 }
 
 impl InsertArgs {
@@ -92,10 +98,17 @@ impl InsertArgs {
             .queue(queue)
             .priority(self.priority)
             .start(start);
-        if let Some(key) = &self.partition_key {
-            row = row.partition_key(key);
+        let typed = [
+            ("correlation key", &self.key),
+            ("partition key", &self.partition_key),
+        ];
+        for (what, key) in typed {
+            let key = key.as_deref();
+            key.map_or(Ok(()), |key| limits::check_typed_key(what, key))
+                .map_err(|invalid| Failure::Usage(invalid.to_string()))?;
         }
-        if let Some(key) = &self.key {
+        row.partition_key = given_key(&self.partition_key, &self.partition_key_hex);
+        if let Some(key) = given_key(&self.key, &self.key_hex) {
             row = row.correlation(key, self.scope()?);
         }
         Ok(row)

@@ -3,10 +3,11 @@
 use super::target::{not_found, target};
 use crate::database::Database;
 use crate::failure::Failure;
+use crate::filters::{given_key, hex_key};
 use crate::output::{Format, Output, note};
 use crate::parameters::Payload;
 use clap::Args;
-use outlast::store::{Delivery, NewSignal, Target};
+use outlast::store::{Delivery, KeyText, NewSignal, Target, limits};
 use serde_json::json;
 
 /// Arguments of `signal`.
@@ -22,6 +23,9 @@ pub(crate) struct SignalArgs {
     /// Deliver it at most once with this key
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
+    /// The same, with the key in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = hex_key, conflicts_with = "dedup")]
+    dedup_hex: Option<KeyText>,
 }
 
 pub(crate) async fn run(
@@ -30,7 +34,11 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     let mut signal = NewSignal::new(args.target.clone(), &args.name, args.payload.json()?);
-    signal.dedup_key.clone_from(&args.dedup);
+    if let Some(key) = &args.dedup {
+        limits::check_typed_key("dedup key", key)
+            .map_err(|invalid| Failure::Usage(invalid.to_string()))?;
+    }
+    signal.dedup_key = given_key(&args.dedup, &args.dedup_hex);
     let answers = database.client.admin().signal_rows(vec![signal]).await?;
     let answer = answers.into_iter().next().unwrap_or(Delivery::NoTarget);
     let (instance, delivery, signal_id) = match answer {

@@ -16,7 +16,103 @@ on_both_stores![
     filters_select_and_count_instances,
     a_list_shows_states_only_when_asked,
     an_omitted_queue_and_version_come_from_the_registered_machine,
+    keys_of_any_bytes_are_given_and_shown_in_hexadecimal,
+    a_typed_key_has_no_invisible_characters,
 ];
+
+async fn keys_of_any_bytes_are_given_and_shown_in_hexadecimal<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let api = ApiClient::new(store);
+    let new = json!({
+        "machine": "checkout", "step": "start", "key_hex": "00FF", "partition_key_hex": "0a",
+    });
+    let inserted = api.post("/v1/instances", new.clone()).await;
+    assert_eq!(inserted.status, StatusCode::CREATED);
+    let id = inserted.ok()["id"].clone();
+    let again = api.post("/v1/instances", new).await;
+    assert_eq!(again.status, StatusCode::OK);
+    assert_eq!(again.ok()["id"], id);
+    // A text that looks the same is another key.
+    let text = json!({"machine": "checkout", "step": "start", "key": r"\x00ff"});
+    let other = api.post("/v1/instances", text).await.ok();
+    assert_eq!(other["created"], true);
+
+    let holder = "/v1/machines/checkout/keys/00ff";
+    let found = api.get(&format!("{holder}?hex=true")).await.ok();
+    for (field, value) in [
+        ("id", id.clone()),
+        ("key", json!(r"\x00ff")),
+        ("key_hex", json!("00ff")),
+        ("partition_key", json!(r"\x0a")),
+        ("partition_key_hex", json!("0a")),
+    ] {
+        assert_eq!(found[field], value, "{field}");
+    }
+    assert_eq!(api.get(holder).await.code(), "not_found");
+    let found = api.get(r"/v1/machines/checkout/keys/%5Cx00ff").await.ok();
+    assert_eq!(found["id"], other["id"]);
+    assert!(found.get("key_hex").is_none());
+
+    for filter in ["key_hex=00ff", "partition_key_hex=0a"] {
+        let page = api.get(&format!("/v1/instances?{filter}")).await.ok();
+        assert_eq!(page["instances"].as_array().unwrap().len(), 1, "{filter}");
+        assert_eq!(page["instances"][0]["id"], id);
+    }
+
+    let go = json!({"name": "go", "dedup_key_hex": "ff"});
+    for delivery in ["delivered", "duplicate"] {
+        let sent = api
+            .post(&format!("{holder}/signals?hex=true"), go.clone())
+            .await;
+        assert_eq!(sent.ok()["delivery"], delivery);
+    }
+    let inbox = format!("/v1/instances/{}/signals", id.as_str().unwrap());
+    let inbox = api.get(&inbox).await.ok();
+    let signal = &inbox["signals"][0];
+    assert_eq!(signal["dedup_key"], r"\xff");
+    assert_eq!(signal["dedup_key_hex"], "ff");
+    let waited = api
+        .get(&format!("{holder}/wait?hex=true&timeout_ms=0"))
+        .await;
+    assert_eq!(waited.ok()["reached"], false);
+    let cancelled = api
+        .post(&format!("{holder}/cancel?hex=true"), json!({}))
+        .await;
+    assert_eq!(cancelled.ok()["answer"], "requested");
+    let ended = api
+        .post(&format!("{holder}/terminate?hex=true"), json!({}))
+        .await;
+    assert_eq!(ended.ok()["answer"], "terminated");
+}
+
+async fn a_typed_key_has_no_invisible_characters<S: Store + Inspect + Clone>(store: S) {
+    let api = ApiClient::new(store);
+    let new = |member: &str, key: &str| {
+        let mut new = json!({"machine": "checkout", "step": "start"});
+        new[member] = json!(key);
+        new
+    };
+    for (new, says) in [
+        (new("key", "a\nb"), "in hexadecimal"),
+        (new("partition_key", "a\u{7f}"), "in hexadecimal"),
+        (new("key", "a\u{200b}b"), "format character"),
+        (new("key_hex", "0"), "two digits for each byte"),
+        (new("partition_key_hex", "0g"), "two digits for each byte"),
+        (new("key_hex", ""), "is empty"),
+        (new("key_hex", &"00".repeat(513)), "513 bytes"),
+    ] {
+        let refused = api.post("/v1/instances", new.clone()).await;
+        assert_eq!(refused.code(), "invalid_request", "{new}");
+        let body = refused.json();
+        assert!(body["detail"].as_str().unwrap().contains(says), "{body}");
+    }
+    let both = json!({"machine": "checkout", "step": "start", "key": "a", "key_hex": "00"});
+    let refused = api.post("/v1/instances", both).await.json();
+    assert!(refused["detail"].as_str().unwrap().contains("not both"));
+    let looked_up = api.get("/v1/machines/checkout/keys/a%0Ab").await;
+    assert_eq!(looked_up.code(), "invalid_request");
+}
 
 async fn an_instance_is_inserted_and_found_again<S: Store + Inspect + Clone>(store: S) {
     let api = ApiClient::new(store);

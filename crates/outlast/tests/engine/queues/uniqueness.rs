@@ -24,6 +24,7 @@ on_both_stores!(
     each_duplicate_within_a_batch_is_answered_with_its_holder,
     different_machines_can_use_the_same_key,
     a_scope_without_a_key_is_refused_and_the_error_names_the_fix,
+    a_key_of_any_bytes_starts_finds_and_signals_an_instance,
 );
 
 /// Ends as its state says, when its signal or the test allows it.
@@ -64,6 +65,41 @@ impl Machine for Guest {
             Stay::Linger => wait_for::<Leave>().then(Stay::Hold),
         }
     }
+}
+
+async fn a_key_of_any_bytes_starts_finds_and_signals_an_instance<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let engine = running(store, Guest::default()).await;
+    let guest = || Guest::with(Stay::Wait).key(b"\x00\xff");
+    let first = engine.start(guest()).await.unwrap();
+    let second = engine.start(guest()).await.unwrap();
+    assert!(first.is_new() && !second.is_new());
+    // The key of a handle is a text, and names the same key again.
+    let text = first.key().unwrap();
+    assert_eq!(*outlast::store::key::bytes(text), *b"\x00\xff");
+    let bytes: Vec<u8> = vec![0, 0xff];
+    for found in [
+        engine.handle::<Guest>(text).await.unwrap(),
+        engine.handle::<Guest>(b"\x00\xff").await.unwrap(),
+        engine.handle::<Guest>(&bytes).await.unwrap(),
+        engine.handle(Guest::key(bytes.as_slice())).await.unwrap(),
+    ] {
+        assert_eq!(found.id(), first.id());
+    }
+    let client = engine.client();
+    let listed = client.list().key(&bytes).await.unwrap();
+    assert_eq!(listed.instances.len(), 1);
+    let nobody = engine.handle::<Guest>(b"\xff").await.unwrap_err();
+    assert!(nobody.to_string().contains(r"the key \xff;"), "{nobody}");
+
+    first.settled().timeout(LONG).await.unwrap();
+    let leave = || client.signal(Guest::key(&bytes), Leave).dedup(b"\n");
+    let sent = leave().await.unwrap();
+    assert_eq!((sent.instance, sent.is_new), (first.id().get(), true));
+    assert!(!leave().await.unwrap().is_new);
+    first.output().timeout(LONG).await.unwrap();
+    engine.shutdown().await.unwrap();
 }
 
 /// Another machine.

@@ -34,6 +34,6 @@ pub(super) fn signal_or_insert(
         row,
         name: awaited.unwrap_or_else(|| steps::NAMES[letter.name].to_owned()),
         payload: steps::state("sent"),
-        dedup_key: letter.dedup.map(|n| format!("d{n}")),
+        dedup_key: letter.dedup.map(steps::dedup_key),
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::Subject;
 use crate::vocabulary::*;
-use outlast_core::{NewInstance, Status};
+use outlast_core::{NewInstance, Status, limits};
 use std::time::Duration;
 
 fn keyed(key: &str) -> NewInstance {
@@ -179,10 +179,37 @@ pub async fn release_terminate_and_reap_let_the_next_row_run(subject: &Subject) 
 
 /// Defect 8 (docs/protocol.md): hashed locks mistook one key for another.
 pub async fn partition_keys_are_compared_whole(subject: &Subject) {
+    // Pairs for which PostgreSQL's `hashtext` is the same.
+    const COLLIDING: [&str; 8] = [
+        "key-49566",
+        "key-84659",
+        "key-19649",
+        "key-112110",
+        "key-7295",
+        "key-129539",
+        "key-52076",
+        "key-129618",
+    ];
     let worker = subject.worker().await;
-    let rows = (0..2_000).map(|n| keyed(&format!("key-{n}"))).collect();
+    let rows = COLLIDING.map(keyed).to_vec();
     let ids = subject.insert_all(rows).await;
-    assert_eq!(subject.claim_ids(worker, 2_000).await, ids);
+    assert_eq!(subject.claim_ids(worker, 100).await, ids);
+
+    // Keys that differ in their last byte only, or in their length.
+    let longest = |last: u8| [vec![b'x'; limits::KEY_BYTES_MAX - 1], vec![last]].concat();
+    let similar: Vec<Vec<u8>> = vec![
+        longest(b'a'),
+        longest(b'b'),
+        longest(0),
+        longest(1),
+        b"a".to_vec(),
+        b"a\0".to_vec(),
+        b"a\0\0".to_vec(),
+        b"A".to_vec(),
+    ];
+    let rows = similar.into_iter().map(|key| task().partition_key(key));
+    let ids = subject.insert_all(rows.collect()).await;
+    assert_eq!(subject.claim_ids(worker, 100).await, ids);
 }
 
 pub async fn a_terminated_row_of_a_partition_key_does_not_block_the_next_row(subject: &Subject) {

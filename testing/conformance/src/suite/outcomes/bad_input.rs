@@ -43,12 +43,12 @@ pub async fn a_row_that_cannot_be_stored_is_refused(subject: &Subject) {
         task().queue(""),
         task().queue("a\u{0}"),
         task().queue(name),
-        task().partition_key("\u{0}"),
         task().partition_key(""),
         task().partition_key(key.clone()),
-        task().correlation_key("\u{0}"),
+        task().partition_key(vec![0; limits::KEY_BYTES_MAX + 1]),
         task().correlation_key(""),
         task().correlation_key(key.clone()),
+        task().correlation_key(vec![0; limits::KEY_BYTES_MAX + 1]),
         task().trace("\u{0}"),
         task().trace(""),
         task().trace(key),
@@ -58,10 +58,20 @@ pub async fn a_row_that_cannot_be_stored_is_refused(subject: &Subject) {
         row("a\u{202e}b", "start"),
         row("task", "a\u{200b}"),
         task().queue("a\u{2028}"),
-        task().partition_key("a\u{feff}"),
-        task().correlation_key("a\u{2066}"),
     ];
-    for row in bad {
+    // Texts in which no key is stored.
+    let keyed = ["\u{0}", "a\nb", "\u{1}00FF", "\u{1}3432"].map(|text| {
+        let partition = NewInstance {
+            partition_key: Some(text.into()),
+            ..task()
+        };
+        let mut correlation = task().correlation_key("k");
+        if let Some(it) = &mut correlation.correlation {
+            it.key = text.into();
+        }
+        [partition, correlation]
+    });
+    for row in bad.into_iter().chain(keyed.into_iter().flatten()) {
         assert_invalid(subject.store.insert(vec![row], None).await);
     }
     assert_empty(subject).await;
@@ -88,10 +98,13 @@ pub async fn a_delivery_with_one_bad_signal_is_refused_whole(subject: &Subject) 
         signal(id, "a\u{0}"),
         signal(id, &long(limits::NAME_BYTES_MAX + 1)),
         signal(id, "a").dedup_key(""),
-        signal(id, "a").dedup_key("\u{0}"),
+        NewSignal {
+            dedup_key: Some("\u{0}".into()),
+            ..signal(id, "a")
+        },
         signal(id, "a").dedup_key(key.clone()),
+        signal(id, "a").dedup_key(vec![0; limits::KEY_BYTES_MAX + 1]),
         signal(id, "a\u{200b}"),
-        signal(id, "a").dedup_key("a\u{202e}"),
         to_key("task", &key),
         to_key("ta/sk", "k"),
         to_key("task", "\u{0}"),

@@ -4,7 +4,10 @@
 
 use crate::Subject;
 use crate::vocabulary::*;
-use outlast_core::{CollectRequest, Inserted, InstanceId, NewInstance, Scope, Status};
+use outlast_core::{
+    CollectRequest, Delivery, Filter, Inserted, InstanceId, KeyText, ListRequest, NewInstance,
+    Scope, SignalOrInsert, Status, key, limits,
+};
 
 const KEY: &str = "order:42";
 
@@ -90,6 +93,116 @@ pub async fn keys_are_kept_verbatim(subject: &Subject) {
             (id, Some(*key))
         );
     }
+}
+
+/// Bytes that a text column could confuse or refuse: NUL, line breaks, invalid UTF-8, what looks
+/// like the stored form of another key, and the longest keys.
+fn odd_keys() -> Vec<Vec<u8>> {
+    vec![
+        b"\0".to_vec(),
+        b"\0\0".to_vec(),
+        b"\x00\xff".to_vec(),
+        b"\x0100ff".to_vec(),
+        br"\x00ff".to_vec(),
+        b"00ff".to_vec(),
+        b"a\nb".to_vec(),
+        b"a\tb\x7f".to_vec(),
+        "\u{85}".into(),
+        "a\u{202e}b".into(),
+        b"\xff\xfe".to_vec(),
+        b"\xc3\x28".to_vec(),
+        "\u{d7ff}".as_bytes()[..2].to_vec(),
+        vec![0; limits::KEY_BYTES_MAX],
+        vec![0xff; limits::KEY_BYTES_MAX],
+        vec![b'x'; limits::KEY_BYTES_MAX],
+    ]
+}
+
+/// Section 9 of docs/specification.md: `unique_key` is bytes, verbatim.
+pub async fn a_key_of_any_bytes_is_unique_and_found(subject: &Subject) {
+    let row = |bytes: &[u8]| task().correlation_key(bytes).partition_key(bytes);
+    let rows = odd_keys().iter().map(|bytes| row(bytes)).collect();
+    let ids = subject.insert_all(rows).await;
+    for (bytes, id) in odd_keys().iter().zip(ids) {
+        let key = KeyText::from(bytes);
+        let holder = Some(id);
+        let answer = subject.try_insert(row(bytes)).await;
+        assert_eq!(answer, Inserted::Duplicate { holder }, "{key}");
+        let found = subject.store.find("task", key.as_str()).await.unwrap();
+        let found = found.unwrap();
+        assert_eq!(found.id, id, "{key}");
+        for stored in [found.correlation_key, found.partition_key] {
+            assert_eq!(*key::bytes(&stored.unwrap()), **bytes);
+        }
+        let by_correlation = Filter {
+            correlation_key: Some(key.clone().into()),
+            ..Filter::default()
+        };
+        let by_partition = Filter {
+            partition_key: Some(key.clone().into()),
+            ..Filter::default()
+        };
+        for filter in [by_correlation, by_partition] {
+            let request = ListRequest {
+                filter,
+                ..ListRequest::default()
+            };
+            let page = subject.store.list(request).await.unwrap();
+            let listed: Vec<InstanceId> = page.instances.iter().map(|row| row.id).collect();
+            assert_eq!(listed, [id], "{key}");
+        }
+    }
+}
+
+pub async fn a_key_of_any_bytes_orders_a_line_and_marks_a_signal(subject: &Subject) {
+    let worker = subject.worker().await;
+    for bytes in odd_keys() {
+        let key = KeyText::from(&bytes);
+        let row = task().correlation_key(&bytes).partition_key(&bytes);
+        let first = subject.insert(row).await;
+        let second = subject.insert(task().partition_key(&bytes)).await;
+        let claims = subject.claim(worker, 10).await;
+        assert_eq!(ids_of(&claims), [first], "{key}");
+        let claimed = &claims[0];
+        assert_eq!(claimed.partition_key.as_deref(), Some(key.as_str()));
+        assert_eq!(claimed.correlation_key.as_deref(), Some(key.as_str()));
+
+        let signal = || signal_to_key(key.as_str(), "go").dedup_key(&bytes);
+        let (_, woke) = subject.arrives(signal()).await;
+        assert!(!woke, "it runs");
+        let again = subject.deliver(signal()).await;
+        assert_eq!(again, Delivery::Duplicate { instance: first }, "{key}");
+        let row = task().correlation_key(&bytes);
+        let request = SignalOrInsert {
+            row,
+            name: "go".into(),
+            payload: json("1"),
+            dedup_key: Some(key.clone().into()),
+        };
+        let answer = subject.store.signal_or_insert(request).await.unwrap();
+        assert_eq!((answer.inserted, answer.delivery), (None, again), "{key}");
+
+        subject.commit(claimed, done()).await;
+        let next = subject.claim_the(worker, second).await;
+        subject.commit(&next, done()).await;
+    }
+    subject.assert_sound().await;
+}
+
+pub async fn a_dropped_child_is_reported_with_a_key_of_any_bytes(subject: &Subject) {
+    for bytes in odd_keys() {
+        subject
+            .insert(later(task().correlation_key(bytes), seconds(60)))
+            .await;
+    }
+    let (worker, claim) = subject.running(task()).await;
+    let children = odd_keys().into_iter();
+    let children = children.map(|bytes| task().correlation_key(bytes));
+    subject.commit(&claim, fan_out(children.collect())).await;
+    let claim = subject.claim_the(worker, claim.id).await;
+    let dropped = claim.dropped.iter();
+    let dropped: Vec<Vec<u8>> = dropped.map(|it| key::bytes(&it.key).into_owned()).collect();
+    assert_eq!(dropped, odd_keys());
 }
 
 pub async fn the_default_scope_holds_the_key_until_the_end(subject: &Subject) {
