@@ -336,7 +336,8 @@ where
     let machine = Diary::default();
     let engine = running(through, machine.clone()).await;
     let diary = write(engine.client(), chain(3, &[2])).await;
-    reading.notified().await;
+    let read = tokio::time::timeout(LONG, reading.notified()).await;
+    read.expect("the inbox is read after the first step");
     diary.terminate(Note::by("ada")).await.unwrap();
     gate.notify_one();
     let ended = diary.ended().timeout(LONG).await.unwrap();
