@@ -115,8 +115,11 @@ kinds! {
     RunFailed = "run_failed",
     /// The run was cancelled.
     RunCancelled = "run_cancelled",
-    /// A step of a machine produced an outcome. Histories of machines have only this kind.
+    /// A step of a machine produced an outcome. Histories of machines have only this kind, and
+    /// perhaps [`TimedOut`](EventKind::TimedOut) as the last.
     Transitioned = "transitioned",
+    /// The instance took too long and was ended by the store.
+    TimedOut = "timed_out",
 }
 
 impl fmt::Display for EventKind {

@@ -187,12 +187,22 @@ pub struct Instance {
     pub correlation_scope: Option<Scope>,
     /// Whether it still occupies its correlation key.
     pub holds_key: bool,
+    /// When it fails as timed out, over all its runs. It stays after the end.
+    pub timeout_at: Option<Timestamp>,
+    /// When it fails as timed out because of its present run. It stays after the end.
+    pub run_timeout_at: Option<Timestamp>,
     pub inserted_at: Timestamp,
     pub updated_at: Timestamp,
     pub finished_at: Option<Timestamp>,
 }
 
 impl Instance {
+    /// Returns when it fails as timed out; `None` when it never does, or has ended.
+    pub fn times_out_at(&self) -> Option<Timestamp> {
+        let moments = [self.timeout_at, self.run_timeout_at].into_iter().flatten();
+        moments.min().filter(|_| !self.status.is_terminal())
+    }
+
     /// Returns the size of its values in bytes, as counted towards a page.
     pub fn bytes(&self) -> usize {
         let result = self.result.as_ref().map_or(0, |it| it.as_str().len());
@@ -257,6 +267,8 @@ impl fmt::Debug for Instance {
             .field("correlation_key", &self.correlation_key)
             .field("correlation_scope", &self.correlation_scope)
             .field("holds_key", &self.holds_key)
+            .field("timeout_at", &self.timeout_at)
+            .field("run_timeout_at", &self.run_timeout_at)
             .field("inserted_at", &self.inserted_at)
             .field("updated_at", &self.updated_at)
             .field("finished_at", &self.finished_at)

@@ -93,4 +93,5 @@ pub use verbs::operate::{
 pub use verbs::reap::{Crash, CrashScene, QUARANTINE_AFTER, ReapRequest, Reaped, gave_up};
 pub use verbs::reconcile::{ReconcileRequest, Reconciled};
 pub use verbs::run_stats::{DELAY_BINS, Delays, RunStats, Runs, minute_of};
+pub use verbs::time_out::{PassedTimeout, TIMED_OUT, TimedOut};
 pub use view::{NewView, View};

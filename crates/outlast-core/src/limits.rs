@@ -259,6 +259,20 @@ pub fn check_delay(what: &'static str, delay: Duration) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// The shortest timeout of an instance: both databases count in microseconds.
+pub const TIMEOUT_MIN: Duration = Duration::from_micros(1);
+
+/// Checks the timeout of an instance or of a run.
+pub fn check_timeout(what: &'static str, timeout: Duration) -> Result<(), Invalid> {
+    if timeout < TIMEOUT_MIN {
+        return Err(Invalid::new(
+            what,
+            "is zero, so the instance would fail before its first step; leave it out for none",
+        ));
+    }
+    check_delay(what, timeout)
+}
+
 /// Checks a moment that a caller gives.
 pub fn check_moment(what: &'static str, at: Timestamp) -> Result<(), Invalid> {
     #[cfg(outlast_mutants)]
@@ -465,6 +479,17 @@ mod tests {
             assert!(check_key("correlation key", &name).is_ok());
         }
         assert!(check_new_name("step", "größe 日本 ❤️").is_ok());
+    }
+
+    #[test]
+    fn a_timeout_of_zero_or_over_ten_years_is_refused() {
+        for timeout in [TIMEOUT_MIN, DELAY_MAX] {
+            assert!(check_timeout("timeout", timeout).is_ok());
+        }
+        let zero = check_timeout("run timeout", Duration::ZERO).unwrap_err();
+        assert!(zero.to_string().contains("run timeout is zero"), "{zero}");
+        let long = check_timeout("timeout", DELAY_MAX + TIMEOUT_MIN).unwrap_err();
+        assert!(long.to_string().contains("ten years"), "{long}");
     }
 
     #[test]

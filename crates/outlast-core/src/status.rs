@@ -116,16 +116,22 @@ impl Status {
     /// `Executing → Executing` is a run-ahead commit. `AwaitingSignal → Executing` is a delivery
     /// that claims the woken instance for a worker. `AwaitingChildren → AwaitingSignal` is a
     /// workflow whose children have all finished and that needs more
-    /// ([`Park::needs_all`](crate::Park::needs_all)). Only an operator's recorded retry leaves a
-    /// terminal status, and only failed or cancelled (I4).
+    /// ([`Park::needs_all`](crate::Park::needs_all)). Every live status becomes `Failed` by a
+    /// timeout of the instance, and `Cancelled` by a terminate. Only an operator's recorded retry
+    /// leaves a terminal status, and only failed or cancelled (I4).
     pub fn may_become(self, to: Status) -> bool {
         use Status::*;
         match self {
-            Runnable => matches!(to, Executing | Cancelled),
+            Runnable => matches!(to, Executing | Failed | Cancelled),
             Executing => true,
-            AwaitingSignal => matches!(to, Runnable | Executing | Sleeping | Cancelled),
-            Sleeping => matches!(to, Runnable | Cancelled),
-            AwaitingChildren => matches!(to, Runnable | AwaitingSignal | Sleeping | Cancelled),
+            AwaitingSignal => matches!(to, Runnable | Executing | Sleeping | Failed | Cancelled),
+            Sleeping => matches!(to, Runnable | Failed | Cancelled),
+            AwaitingChildren => {
+                matches!(
+                    to,
+                    Runnable | AwaitingSignal | Sleeping | Failed | Cancelled
+                )
+            }
             Done => false,
             Failed | Cancelled => matches!(to, Runnable),
         }

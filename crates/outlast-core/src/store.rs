@@ -8,8 +8,8 @@ use crate::{
     CollectRequest, Collected, Commit, Committed, DeleteAnswer, Delivered, Extent, Fired,
     Heartbeat, HeldClaim, Hints, Inserts, InstanceId, Listen, NewInstance, NewSignal, NewWorker,
     Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
-    RunStats, Signal, SignalOrInsert, SignalledOrInserted, Terminated, Timestamp, WorkerId,
-    WriteCheck,
+    RunStats, Signal, SignalOrInsert, SignalledOrInserted, Terminated, TimedOut, Timestamp,
+    WorkerId, WriteCheck,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -254,6 +254,22 @@ pub trait Store: Send + Sync + 'static {
     /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*.
     async fn fire(&self, max: usize) -> Result<Fired>;
 
+    /// Fails instances that have taken too long, in any status.
+    ///
+    /// An instance has taken too long when its [`timeout`](crate::NewInstance::timeout) or the
+    /// [`run_timeout`](crate::NewInstance::run_timeout) of its present run has passed. The error is
+    /// [`PassedTimeout::reason`](crate::PassedTimeout::reason), of the timeout that has passed
+    /// first; of two at one moment, that of the instance. The fence drops the outcome of a running
+    /// step. The effects are those of [`Outcome::Fail`](crate::Outcome::Fail): `revision + 1`, an
+    /// empty inbox, a join of the parent, a free place in the window, a released key, and a cascade
+    /// to the children under a policy. A history that has begun gets the event
+    /// [`TimedOut`](crate::EventKind::TimedOut). Nothing asks the machine, not even an unanswered
+    /// cancel.
+    ///
+    /// *Atomic*. *Locks*: own rows by deadline, skipping locked ones; parents, next in line.
+    /// *Bound*: `max`, at most [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*.
+    async fn time_out(&self, max: usize) -> Result<TimedOut>;
+
     /// Removes instances that finished before the retention period, earliest first.
     ///
     /// Their signals, operations and histories go with them. Children stay while their parent
@@ -356,7 +372,8 @@ pub trait Store: Send + Sync + 'static {
     /// They become runnable, eligible now, with `attempt` and `crashes` 0 and `revision + 1`;
     /// `finished_at` and `result` are cleared, `last_error` is kept. A released key stays released.
     /// While the parent still waits for that round, its join counts the child as pending again,
-    /// unless the parent is a workflow. A requested cancel is dropped.
+    /// unless the parent is a workflow. A requested cancel is dropped. Both timeouts are counted
+    /// anew.
     ///
     /// *Atomic* for the batch. *Locks*: own rows, parents. *Idempotent*: sent again, it answers
     /// `NotEndedBadly`. Recorded (I4).

@@ -199,6 +199,8 @@ pub(crate) fn instance(row: &Row) -> Result<Instance, Failure> {
         correlation_key: column(row, "correlation_key")?,
         correlation_scope: scope(row)?,
         holds_key: column(row, "holds_key")?,
+        timeout_at: optional_time(row, "timeout_at")?,
+        run_timeout_at: optional_time(row, "run_timeout_at")?,
         inserted_at: time(row, "inserted_at")?,
         updated_at: time(row, "updated_at")?,
         finished_at: optional_time(row, "finished_at")?,

@@ -30,6 +30,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0013_fresh_inboxes.sql"),
     include_str!("../migrations/0014_views.sql"),
     include_str!("../migrations/0015_keys_as_bytes.sql"),
+    include_str!("../migrations/0016_timeouts.sql"),
 ];
 
 /// The version of the schema that this build needs.

@@ -125,11 +125,11 @@ const WORKER_SEQUENCES: &[&str] = &["instances_id_seq", "signals_id_seq"];
 
 /// The functions that start and signal instances with the owner's rights.
 const ENQUEUING: &[&str] = &[
-    "insert(text, text, jsonb, integer, text, integer, timestamptz, text, text, text[], text)",
+    "insert(text, text, jsonb, integer, text, integer, timestamptz, text, text, text[], text, interval)",
     "signal(bigint, text, jsonb, text)",
     "signal(text, text, text, jsonb, text)",
     "signal(text, text, text, text, text)",
-    "insert_one(text, integer, text, json, text, smallint, bigint, bigint, text, text, text[], text)",
+    "insert_one(text, integer, text, json, text, smallint, bigint, bigint, text, text, text[], text, bigint, bigint)",
     "deliver_one(bigint, text, text, text, json, text, bigint)",
 ];
 

@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::transaction::Schema;
 use crate::verbs::{
     cascade, claim, collect, commit, deliver, fire, inbox, insert, lease, operate, reap, reconcile,
-    run_stats,
+    run_stats, time_out,
 };
 use crate::{history_events, inspect};
 use async_trait::async_trait;
@@ -23,7 +23,7 @@ use outlast_core::{
     OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
     Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal, SignalId,
     SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
-    Terminated, Timestamp, View, Worker, WorkerId, WriteCheck,
+    Terminated, TimedOut, Timestamp, View, Worker, WorkerId, WriteCheck,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -174,6 +174,10 @@ impl Store for Postgres {
 
     async fn fire(&self, max: usize) -> Result<Fired> {
         fire::fire(&self.session, max).await
+    }
+
+    async fn time_out(&self, max: usize) -> Result<TimedOut> {
+        time_out::time_out(&self.session, max).await
     }
 
     async fn collect(&self, request: CollectRequest) -> Result<Collected> {

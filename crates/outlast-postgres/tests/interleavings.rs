@@ -36,10 +36,10 @@ mod interleavings {
 
 use interleavings::act::Act::{
     self, Claim, Collect, CommitClaimed, Deliver, DeliverFor, Deregister, Fire, Insert, Reap,
-    Release, Retry, SignalOrInsert,
+    Release, Retry, SignalOrInsert, TimeOut,
 };
-use interleavings::act::Decision::{Done, FanOut, Keep, Next, Park};
-use interleavings::play::{beside, both, catch, commit, hold, pairs, survive, terminate};
+use interleavings::act::Decision::{Done, Fail, FanOut, Keep, Next, Park};
+use interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, survive, terminate};
 use interleavings::scheduler::Scenario;
 use interleavings::stage::Start;
 use std::slice::from_ref;
@@ -159,6 +159,71 @@ async fn three_sessions_on_one_instance_can_meet_in_any_order() {
         parked(&[&[Deliver(0)], &[Fire], &[terminate([0])]]),
     ])
     .await;
+}
+
+// Instances that have taken too long.
+
+#[tokio::test]
+async fn a_timeout_can_meet_every_other_verb_on_one_instance() {
+    let on_executing = [
+        commit(0, Park),
+        commit(0, Done),
+        commit(0, Next),
+        commit(0, Keep),
+        commit(0, FanOut),
+        Release(0),
+        Deliver(0),
+        cancel([0]),
+        terminate([0]),
+        Reap(CRASHES_MAX),
+        Reap(0),
+        TimeOut(1),
+    ];
+    let on_parked = [
+        Deliver(0),
+        DeliverFor(0),
+        Fire,
+        Claim,
+        cancel([0]),
+        terminate([0]),
+        Retry(0),
+        TimeOut(1),
+    ];
+    let on_line = [Claim, commit(0, Done), terminate([1])];
+    let scenarios = [
+        beside(Start::Executing, &TimeOut(1), &on_executing),
+        beside(Start::Parked, &TimeOut(1), &on_parked),
+        beside(
+            Start::Runnable,
+            &TimeOut(1),
+            &[Claim, Deliver(0), cancel([0])],
+        ),
+        beside(Start::HolderParked, &TimeOut(1), &[SignalOrInsert, Insert]),
+        beside(Start::LineSetAside, &TimeOut(1), &on_line),
+    ];
+    let scenarios = scenarios.into_iter().flatten().map(Scenario::briefly);
+    hold(&scenarios.collect::<Vec<_>>()).await;
+}
+
+#[tokio::test]
+async fn a_timeout_of_a_child_or_its_parent_can_meet_the_ends_of_the_others() {
+    let family = |first: Act, second: Act| Scenario::new(Start::Family, &[&[first], &[second]]);
+    let mut scenarios = Vec::new();
+    // The second child alone, or the child and its parent together.
+    for ended in [1, 2] {
+        for other in [
+            commit(1, Done),
+            commit(2, Done),
+            commit(1, Fail),
+            terminate([0]),
+            terminate([2]),
+            Reap(CRASHES_MAX),
+            TimeOut(1),
+        ] {
+            scenarios.push(family(TimeOut(ended), other).briefly());
+        }
+    }
+    hold(&scenarios).await;
 }
 
 // Deliveries that claim their target.

@@ -59,6 +59,8 @@ pub(crate) fn instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
         correlation_key: row.get("correlation_key")?,
         correlation_scope: decoded(row, "correlation_scope")?,
         holds_key: guard.is_some(),
+        timeout_at: optional_timestamp(row, "timeout_at")?,
+        run_timeout_at: optional_timestamp(row, "run_timeout_at")?,
         inserted_at: Timestamp(row.get("inserted_at")?),
         updated_at: Timestamp(row.get("updated_at")?),
         finished_at: optional_timestamp(row, "finished_at")?,

@@ -73,6 +73,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "views",
         sql: include_str!("../migrations/0013_views.sql"),
     },
+    Migration {
+        version: 14,
+        name: "timeouts",
+        sql: include_str!("../migrations/0014_timeouts.sql"),
+    },
 ];
 
 /// One schema migration.

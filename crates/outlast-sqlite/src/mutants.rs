@@ -76,6 +76,10 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("history-outlives-its-instance", sql!("collect/remove_events"), "where instance_id = ?1", "where false and instance_id = ?1"),
     ("reconciler-wakes-no-workflow", sql!("reconcile/lives"), " and child.finished_at is null", ""),
 
+    // Timeouts
+    ("timeout-keeps-the-revision", sql!("time_out/fail"), "revision = revision + 1,", "revision = revision,"),
+    ("new-run-keeps-the-timeout", sql!("commit/continue_as_new"), "?4 + run_timeout_us", "run_timeout_at"),
+
     // Error values
     ("error-value-is-not-written", sql!("commit/end"), "result = ?4,", "result = iif(?3 = 'done', ?4, null),"),
 

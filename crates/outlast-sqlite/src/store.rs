@@ -16,7 +16,7 @@ use crate::tx::Tx;
 use crate::verbs::claim::{self, UnfinishedWalks};
 use crate::verbs::{
     cascade, collect, commit, deliver, fire, inbox, insert, lease, operate, reap, reconcile,
-    run_stats,
+    run_stats, time_out,
 };
 use crate::{Options, Synchronous, history_events, inspect};
 use async_trait::async_trait;
@@ -28,7 +28,7 @@ use outlast_core::{
     OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
     Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal, SignalId,
     SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
-    Terminated, Timestamp, View, Worker, WorkerId, WriteCheck, limits,
+    Terminated, TimedOut, Timestamp, View, Worker, WorkerId, WriteCheck, limits,
 };
 use rusqlite::ErrorCode;
 use std::fmt;
@@ -354,6 +354,14 @@ impl Store for Sqlite {
             limits::check_batch("fire", max, limits::BATCH_MAX)
         })?;
         self.write("fire", move |tx| fire::fire(tx, max)).await
+    }
+
+    async fn time_out(&self, max: usize) -> Result<TimedOut> {
+        self.admit("time_out", || {
+            limits::check_batch("time_out", max, limits::BATCH_MAX)
+        })?;
+        self.write("time_out", move |tx| time_out::time_out(tx, max))
+            .await
     }
 
     async fn collect(&self, request: CollectRequest) -> Result<Collected> {

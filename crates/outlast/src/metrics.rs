@@ -81,6 +81,8 @@ pub const SIGNALS: &str = "outlast_signals_total";
 pub const REAPED: &str = "outlast_reaped_total";
 /// Waits woken by their deadline.
 pub const TIMEOUTS: &str = "outlast_timeouts_total";
+/// Instances that have failed because they took too long in all.
+pub const TIMED_OUT: &str = "outlast_timed_out_total";
 /// Children that a cascade reached after the end or the join of their parent, by `answer`
 /// (requested, ended).
 pub const CASCADED: &str = "outlast_cascaded_total";
@@ -106,7 +108,7 @@ pub const OLDEST_RUNNABLE_SECONDS: &str = "outlast_oldest_runnable_seconds";
 pub const PARKED: &str = "outlast_parked";
 
 /// Every metric with its kind and its description, in the order of docs/metrics.md.
-pub const ALL: [(&str, MetricType, &str); 29] = [
+pub const ALL: [(&str, MetricType, &str); 30] = [
     (
         STEPS,
         MetricType::Counter,
@@ -184,6 +186,11 @@ pub const ALL: [(&str, MetricType, &str); 29] = [
         TIMEOUTS,
         MetricType::Counter,
         "waits woken by their deadline",
+    ),
+    (
+        TIMED_OUT,
+        MetricType::Counter,
+        "instances that failed because they took too long",
     ),
     (
         CASCADED,
@@ -271,7 +278,7 @@ pub fn describe() {
     }
     // Metrics that stay at zero or are rare exist from the start: an alert cannot watch an absent
     // metric.
-    for name in [TIMEOUTS, COLLECTED, MENDED, HINTS_HEARD] {
+    for name in [TIMEOUTS, TIMED_OUT, COLLECTED, MENDED, HINTS_HEARD] {
         metrics::counter!(name).increment(0);
     }
 }
@@ -389,6 +396,10 @@ pub(crate) fn reaped(returned: usize, failed: usize) {
 
 pub(crate) fn timeouts(woken: usize) {
     metrics::counter!(TIMEOUTS).increment(woken as u64);
+}
+
+pub(crate) fn timed_out(ended: usize) {
+    metrics::counter!(TIMED_OUT).increment(ended as u64);
 }
 
 pub(crate) fn cascaded(requested: usize, ended: usize) {

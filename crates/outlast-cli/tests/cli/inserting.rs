@@ -87,6 +87,10 @@ async fn an_instance_is_inserted_with_every_given_option(site: &Site) {
             "ada",
             "--machine-version",
             "2",
+            "--timeout",
+            "2h",
+            "--run-timeout",
+            "90m",
         ])
         .succeeds();
     let id = ran.line();
@@ -109,6 +113,12 @@ async fn an_instance_is_inserted_with_every_given_option(site: &Site) {
     );
     let waiting = it["waiting"].as_str().unwrap();
     assert!(waiting.starts_with("runs step start at "), "{waiting}");
+    assert!(waiting.contains("; it fails as timed out at "), "{waiting}");
+    assert!(it["timeout_at"].as_str() > it["run_timeout_at"].as_str());
+    let facts = site.run(["get", "checkout/order:42"]).succeeds().out();
+    assert!(facts.contains("run times out"), "{facts}");
+    let none = site.run(["insert", "checkout", "start", "--timeout", "0s"]);
+    assert!(none.ends_with(2).err().contains("timeout is zero"));
 }
 
 async fn a_state_comes_from_stdin_and_keeps_big_numbers(site: &Site) {

@@ -50,8 +50,8 @@ pub struct Commit {
 
 /// The position in the history of a run.
 ///
-/// Only outcomes append to a history, so the claim carries the position and a commit need not read
-/// it. A store reads the position when the given one is wrong.
+/// While a claim is held only its outcomes append to the history, so the claim carries the position
+/// and a commit need not read it. A store reads the position when the given one is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryPosition {
     /// The run.
@@ -168,7 +168,8 @@ impl Links {
 /// **`ContinueAsNew`** begins a run: `run + 1` with an empty history. The store keeps the
 /// histories of the last [`RUNS_KEPT`](crate::limits::RUNS_KEPT) runs, the current one included,
 /// and removes the others. It begins a new visit of its step (`entered`). Children, rounds and
-/// `joining` are unchanged. A cancel that it does not answer comes next.
+/// `joining` are unchanged. The timeout of a run is counted anew, that of the instance goes on. A
+/// cancel that it does not answer comes next.
 ///
 /// `Debug` shows neither states, results, error values nor reasons.
 #[derive(Clone, PartialEq, Eq)]

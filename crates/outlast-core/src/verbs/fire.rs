@@ -15,4 +15,7 @@ pub struct Fired {
     pub cascades: bool,
     /// The time until the next deadline; zero when one has already passed.
     pub next_due_in: Option<Duration>,
+    /// The time until the next instance times out; zero when
+    /// [`time_out`](crate::Store::time_out) has work now.
+    pub next_timeout_in: Option<Duration>,
 }

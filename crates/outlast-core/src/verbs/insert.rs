@@ -37,6 +37,11 @@ pub struct NewInstance {
     pub trace: Option<String>,
     /// What happens to a child when its parent ends first. Unused for other instances.
     pub on_parent_close: ClosePolicy,
+    /// How long it may take in all, over all its runs. It is counted from the moment at which it
+    /// may first be claimed, and anew from an operator's retry.
+    pub timeout: Option<Duration>,
+    /// How long one run of it may take. Continue-as-new and an operator's retry count anew.
+    pub run_timeout: Option<Duration>,
 }
 
 /// A correlation key and the statuses in which it is occupied.
@@ -112,6 +117,8 @@ impl NewInstance {
             correlation: None,
             trace: None,
             on_parent_close: ClosePolicy::Abandon,
+            timeout: None,
+            run_timeout: None,
         }
     }
 
@@ -171,6 +178,18 @@ impl NewInstance {
         self
     }
 
+    /// Sets how long it may take in all. After that it fails as timed out.
+    pub fn timeout(mut self, timeout: Duration) -> NewInstance {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets how long each run of it may take. After that it fails as timed out.
+    pub fn run_timeout(mut self, timeout: Duration) -> NewInstance {
+        self.run_timeout = Some(timeout);
+        self
+    }
+
     /// Checks whether it can be stored.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_new_machine(&self.machine)?;
@@ -193,7 +212,19 @@ impl NewInstance {
             // A child has the trace of its parent, which may have been stored by an older version.
             limits::check_trace(trace)?;
         }
-        Ok(())
+        self.check_timeout("timeout", self.timeout)?;
+        self.check_timeout("run timeout", self.run_timeout)
+    }
+
+    fn check_timeout(&self, what: &'static str, timeout: Option<Duration>) -> Result<(), Invalid> {
+        let Some(timeout) = timeout else {
+            return Ok(());
+        };
+        limits::check_timeout(what, timeout)?;
+        match self.start {
+            Start::At(at) => limits::check_moment("end of the timeout", at + timeout),
+            Start::Now | Start::After(_) => Ok(()),
+        }
     }
 
     /// Checks whether all `rows` can be inserted together; names the first that cannot.

@@ -14,3 +14,4 @@ pub(crate) mod operate;
 pub(crate) mod reap;
 pub(crate) mod reconcile;
 pub(crate) mod run_stats;
+pub(crate) mod time_out;

@@ -79,6 +79,12 @@ pub(crate) struct InstanceBody {
     pub(crate) worker: Option<String>,
     /// The W3C `traceparent` of the instance.
     pub(crate) trace: Option<String>,
+    /// When the instance fails as timed out, over all its runs; null without a timeout. It stays
+    /// after the end.
+    pub(crate) timeout_at: Option<Moment>,
+    /// When the instance fails as timed out because of its current run; null without a timeout of
+    /// runs. It stays after the end.
+    pub(crate) run_timeout_at: Option<Moment>,
     pub(crate) inserted_at: Moment,
     pub(crate) updated_at: Moment,
     pub(crate) finished_at: Option<Moment>,
@@ -186,6 +192,8 @@ impl InstanceBody {
             correlation_key,
             correlation_scope: _,
             holds_key,
+            timeout_at,
+            run_timeout_at,
             inserted_at,
             updated_at,
             finished_at,
@@ -227,6 +235,8 @@ impl InstanceBody {
             eligible_at: Moment(eligible_at),
             worker: locked_by.map(|worker| worker.to_string()),
             trace,
+            timeout_at: timeout_at.map(Moment),
+            run_timeout_at: run_timeout_at.map(Moment),
             inserted_at: Moment(inserted_at),
             updated_at: Moment(updated_at),
             finished_at: finished_at.map(Moment),

@@ -53,6 +53,11 @@ pub(crate) struct NewInstanceBody {
     partition_key: Option<String>,
     /// The partition key in hexadecimal, instead of as text.
     partition_key_hex: Option<String>,
+    /// Fail the instance as timed out after this many milliseconds, counted from its earliest
+    /// start, over all its runs. Default: never.
+    timeout_ms: Option<u64>,
+    /// The same for each run of a workflow.
+    run_timeout_ms: Option<u64>,
 }
 
 /// Instances to start.
@@ -271,6 +276,8 @@ fn row(body: NewInstanceBody, offers: &Offers, scope: &TokenScope) -> Result<New
         body.partition_key.as_deref(),
         body.partition_key_hex.as_deref(),
     )?;
+    row.timeout = body.timeout_ms.map(Duration::from_millis);
+    row.run_timeout = body.run_timeout_ms.map(Duration::from_millis);
     let key = keys::new("key", body.key.as_deref(), body.key_hex.as_deref())?;
     match (key, body.unique_in) {
         (Some(key), None) => row = row.correlation_key(key),

@@ -143,6 +143,7 @@ export function screen({ parts: [id], query, signal, draw }) {
       it.cancel && ['Cancel requested', h('span', {}, time(it.cancel.requested_at), it.cancel.answered || ENDED.has(it.status) ? '' : ', not answered yet', h('span', { class: 'soft cancel-reason' }, it.cancel.reason))],
       it.worker && ['Worker', h('a', { href: href('workers') }, it.worker)],
       it.status === 'runnable' && ['Eligible', time(it.eligible_at)],
+      !ENDED.has(it.status) && it.timeout_at && ['Times out', time(it.timeout_at)], !ENDED.has(it.status) && it.run_timeout_at && ['Run times out', time(it.run_timeout_at)],
       ['Inserted', time(it.inserted_at)], ['Updated', time(it.updated_at)],
       it.finished_at && ['Finished', time(it.finished_at)],
       it.finished_at && ['Took', span(Date.parse(it.finished_at) - Date.parse(it.inserted_at))],

@@ -1,4 +1,5 @@
--- Starts new runs of workflows, and removes the histories of the oldest runs.
+-- Starts new runs of workflows, and removes the histories of the oldest runs. The timeout of a run
+-- is counted anew, that of the instance goes on.
 --
 -- $1 ids  $2 revisions  $3 state  $4 whether it answers a cancel  $5 how many runs are kept
 -- guard   the fence, and that the row executes. No index fits the second condition alone, so it
@@ -27,6 +28,7 @@ renewed as (
            cancel_answered = i.cancel_answered or o.answers and i.cancel_requested_at is not null,
            run = i.run + 1,
            events = 0,
+           run_timeout_at = k.now + i.run_timeout_us * interval '1 microsecond',
            correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
            updated_at = k.now
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::boolean[]) as o (id, revision, state, answers)

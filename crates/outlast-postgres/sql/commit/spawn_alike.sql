@@ -3,7 +3,8 @@
 -- Per child: $1 parent id  $2 parent revision  $3 state  $4 position
 -- $5 whether it waits for a slot in a window, or null  $6 whether the parent answers a cancel;
 -- for all: $7 machine  $8 version  $9 step  $10 queue  $11 priority  $12 delay in µs
--- $13 time in µs, or null  $14 partition key  $15 trace  $16 policy, or null
+-- $13 time in µs, or null  $14 partition key  $15 trace  $16 timeout in µs, or null
+-- $17 timeout of a run in µs, or null  $18 policy, or null
 -- guard   the parent's fence, and that it has no unanswered cancel (commit/spawn.sql)
 -- locks   none
 -- index   instances_pkey
@@ -31,9 +32,13 @@ spawned as (
     insert into outlast.instances
            (id, machine, machine_version, step, state, status, queue, priority, eligible_at, partition_key,
             parent_id, parent_round, parent_position, on_parent_close, held, blocked, trace,
-            inserted_at, updated_at)
+            timeout_us, run_timeout_us, timeout_at, run_timeout_at, inserted_at, updated_at)
     select g.id, $7, $8::integer, $9, g.state::json, 'runnable', $10, $11::smallint, s.eligible_at, $14::text,
-           p.id, p.round + 1, g.position, $16::text, g.held, coalesce(g.held, false), $15::text, s.now, s.now
+           p.id, p.round + 1, g.position, $18::text, g.held, coalesce(g.held, false), $15::text,
+           $16::bigint, $17::bigint,
+           -- A start in the past does not shorten a timeout.
+           greatest(s.eligible_at, s.now) + $16::bigint * interval '1 microsecond',
+           greatest(s.eligible_at, s.now) + $17::bigint * interval '1 microsecond', s.now, s.now
       from given g
       join outlast.instances p on p.id = any (array[g.parent_id])
                                  and p.revision = g.parent_revision and p.status = 'executing'

@@ -1,7 +1,7 @@
 -- Restarts failed or cancelled instances.
 --
 -- A released key stays released (docs/protocol.md, defect 4). An earlier cancel request and
--- the error value are cleared.
+-- the error value are cleared. Timeouts are counted anew.
 --
 -- $1 ids  $2 revisions
 -- guard   the fence, read under the lock
@@ -18,6 +18,8 @@ update outlast.instances i
        cancel_requested_at = null,
        cancel_reason = null,
        cancel_answered = false,
+       timeout_at = outlast.now() + i.timeout_us * interval '1 microsecond',
+       run_timeout_at = outlast.now() + i.run_timeout_us * interval '1 microsecond',
        correlation_guard = case when 'runnable' = any (i.correlation_scope) then i.correlation_guard end,
        updated_at = outlast.now(),
        finished_at = null

@@ -23,6 +23,11 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("terminate-does-not-lock", "operate/lock", "for no key update", ""),
     ("timeout-does-not-lock", "fire/fire", "for no key update skip locked", ""),
 
+    // Timeouts.
+    ("timeout-keeps-the-revision", "time_out/fail", "revision = i.revision + 1,", "revision = i.revision,"),
+    ("new-run-keeps-the-timeout", "commit/continue_as_new",
+        "k.now + i.run_timeout_us * interval '1 microsecond'", "i.run_timeout_at"),
+
     // Defect 3: the fence.
     ("outcome-without-fence", "commit/advance", "and i.revision = o.revision and i.status = 'executing'", ""),
     ("outcome-without-fence", "join/join", "and i.revision = c.revision + 1", ""),

@@ -78,6 +78,9 @@ statements! {
     REAP_REMOVE = "reap/remove";
     FIRE = "fire/fire";
     FIRE_NEXT_DUE = "fire/next_due";
+    TIME_OUT_DUE = "time_out/due";
+    TIME_OUT_FAIL = "time_out/fail";
+    TIME_OUT_NEXT = "time_out/next";
     COLLECT = "collect/collect";
     COLLECT_OPERATIONS = "collect/collect_operations";
     RECONCILE_PAGE = "reconcile/page";

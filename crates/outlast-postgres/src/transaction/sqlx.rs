@@ -47,6 +47,8 @@ macro_rules! verbs {
                 .bind(values.correlation_key)
                 .bind(values.scope.as_deref())
                 .bind(new.trace.as_deref())
+                .bind(values.timeout_us)
+                .bind(values.run_timeout_us)
                 .fetch_one(connection)
                 .await
                 .map_err(|error| failed("insert", error))?;

@@ -8,7 +8,7 @@ use crate::verbs::insert::{delay_us, moment_us, scope_literal};
 use outlast_core::limits::INBOX_MAX;
 use outlast_core::{
     Correlation, Delivery, Error, Inserted, InstanceId, Invalid, NewInstance, SignalId, Source,
-    Target,
+    Target, micros,
 };
 use std::sync::Arc;
 
@@ -83,6 +83,8 @@ pub(crate) struct Values<'a> {
     pub(crate) at_us: Option<i64>,
     pub(crate) correlation_key: Option<&'a str>,
     pub(crate) scope: Option<String>,
+    pub(crate) timeout_us: Option<i64>,
+    pub(crate) run_timeout_us: Option<i64>,
 }
 
 impl<'a> Values<'a> {
@@ -93,6 +95,8 @@ impl<'a> Values<'a> {
             at_us: moment_us(new.start),
             correlation_key: correlation.map(|it| it.key.as_str()),
             scope: correlation.map(|it| scope_literal(it.scope)),
+            timeout_us: new.timeout.map(micros),
+            run_timeout_us: new.run_timeout.map(micros),
         }
     }
 

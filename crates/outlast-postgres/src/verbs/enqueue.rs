@@ -138,6 +138,8 @@ pub(crate) fn insert_call(new: &NewInstance) -> Call<'_> {
         value(values.correlation_key),
         value(values.scope),
         value(new.trace.as_deref()),
+        value(values.timeout_us),
+        value(values.run_timeout_us),
     ])
 }
 

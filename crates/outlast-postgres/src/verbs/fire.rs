@@ -9,6 +9,7 @@ use crate::error::Failure;
 use crate::session::Session;
 use crate::session::statement::{self, value};
 use crate::session::tx_settings::TxKind;
+use crate::verbs::time_out;
 use outlast_core::limits::{self, BATCH_MAX};
 use outlast_core::{Fired, Result};
 
@@ -24,6 +25,7 @@ async fn fire_once(session: &Session, max: usize) -> Result<Fired, Failure> {
     let calls = [
         statement::FIRE.with([value(max as i64)]),
         statement::FIRE_NEXT_DUE.with([]),
+        statement::TIME_OUT_NEXT.with([]),
     ];
     let answers = session.transact(TxKind::Write, &calls).await?;
     let mut fired = Fired::default();
@@ -36,5 +38,6 @@ async fn fire_once(session: &Session, max: usize) -> Result<Fired, Failure> {
     if let Some(row) = answers[1].first() {
         fired.next_due_in = Some(duration(column(row, "due_us")?));
     }
+    fired.next_timeout_in = time_out::next_timeout_in(&answers[2])?;
     Ok(fired)
 }

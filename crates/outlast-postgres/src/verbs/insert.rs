@@ -15,6 +15,7 @@ use outlast_core::{
     micros,
 };
 use std::collections::HashMap;
+use std::time::Duration;
 use tokio_postgres::Row;
 
 pub(crate) async fn insert(
@@ -44,7 +45,7 @@ pub(crate) async fn insert(
 
 /// Returns whether the rows differ only in their state, and no row has a key.
 ///
-/// Such rows go by a shorter statement, which sends one array instead of twelve. They cannot
+/// Such rows go by a shorter statement, which sends one array instead of fourteen. They cannot
 /// conflict, so the server also writes less (sql/insert/alike.sql). A field that is added to
 /// [`NewInstance`] must be compared here, or all rows get the value of the first.
 pub(crate) fn are_alike<'a>(mut rows: impl Iterator<Item = &'a NewInstance> + Clone) -> bool {
@@ -61,6 +62,8 @@ pub(crate) fn are_alike<'a>(mut rows: impl Iterator<Item = &'a NewInstance> + Cl
             && row.partition_key == first.partition_key
             && row.trace == first.trace
             && row.on_parent_close == first.on_parent_close
+            && row.timeout == first.timeout
+            && row.run_timeout == first.run_timeout
     };
     let has_no_key = |row: &NewInstance| row.correlation.is_none();
     rows.all(|row| has_no_key(row) && is_like_the_first(row))
@@ -92,9 +95,9 @@ async fn insert_alike(session: &Session, rows: &[NewInstance]) -> Result<Inserts
 
 /// Returns the values that all rows share, for insert/alike.sql and commit/spawn_alike.sql.
 ///
-/// The order is that of both statements, from machine to trace. The correlation key is not among
+/// The order is that of both statements, from machine to the timeout of a run. The correlation key is not among
 /// them, nor the close policy, which only children have.
-pub(crate) fn of_all(first: &NewInstance) -> [Parameter<'_>; 9] {
+pub(crate) fn of_all(first: &NewInstance) -> [Parameter<'_>; 11] {
     [
         value(first.machine.as_str()),
         value(first.version),
@@ -105,6 +108,8 @@ pub(crate) fn of_all(first: &NewInstance) -> [Parameter<'_>; 9] {
         value(moment_us(first.start)),
         value(first.partition_key.as_deref()),
         value(first.trace.as_deref()),
+        value(first.timeout.map(micros)),
+        value(first.run_timeout.map(micros)),
     ]
 }
 
@@ -217,6 +222,10 @@ pub(crate) fn columns<'a>(
     let optional_texts = |of: fn(&'a NewInstance) -> Option<&'a str>| {
         value(rows.clone().map(of).collect::<Vec<_>>())
     };
+    let timeouts = |of: fn(&'a NewInstance) -> Option<Duration>| {
+        let timeouts = rows.clone().map(|row| of(row).map(micros));
+        value(timeouts.collect::<Vec<Option<i64>>>())
+    };
     let starts = rows.clone().map(|row| row.start);
     let scopes = rows.clone().map(|row| row.correlation.as_ref());
     vec![
@@ -236,6 +245,8 @@ pub(crate) fn columns<'a>(
                 .collect::<Vec<_>>(),
         ),
         optional_texts(|row| row.trace.as_deref()),
+        timeouts(|row| row.timeout),
+        timeouts(|row| row.run_timeout),
     ]
 }
 

@@ -25,6 +25,8 @@ pub(crate) enum Act {
     /// Inserts an instance with the correlation key.
     Insert,
     Fire,
+    /// A time-out of up to this many instances, earliest first.
+    TimeOut(usize),
     /// A reap that allows this many crashes.
     Reap(i32),
     /// Cancels these instances.
@@ -136,6 +138,7 @@ impl Act {
             Act::SignalOrInsert => signal_or_insert(store, stage.for_ever).await,
             Act::Insert => insert(store).await,
             Act::Fire => fire(store).await,
+            Act::TimeOut(max) => time_out(store, *max).await,
             Act::Reap(crashes_max) => reap(store, *crashes_max).await,
             Act::Cancel(places) => cancel(store, stage.ids(places), Extent::One).await,
             Act::CancelTree(place) => cancel(store, stage.ids(&[*place]), Extent::Tree).await,
@@ -461,6 +464,11 @@ async fn fire(store: &Postgres) -> Result<Vec<Effect>> {
     Ok(woken.map(|id| became(id, Status::Runnable)).collect())
 }
 
+async fn time_out(store: &Postgres, max: usize) -> Result<Vec<Effect>> {
+    let ended = store.time_out(max).await?.ended.into_iter();
+    Ok(ended.map(|id| became(id, Status::Failed)).collect())
+}
+
 async fn reap(store: &Postgres, crashes_max: i32) -> Result<Vec<Effect>> {
     let request = ReapRequest {
         max: 100,
@@ -601,6 +609,7 @@ impl fmt::Display for Act {
             Act::SignalOrInsert => f.write_str("signal or insert"),
             Act::Insert => f.write_str("insert"),
             Act::Fire => f.write_str("fire"),
+            Act::TimeOut(max) => write!(f, "time out {max}"),
             Act::Reap(0) => f.write_str("reap and fail"),
             Act::Reap(_) => f.write_str("reap"),
             Act::Cancel(places) => write!(f, "cancel {places:?}"),

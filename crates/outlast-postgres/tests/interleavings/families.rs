@@ -13,7 +13,7 @@
 //!   (I13).
 
 use crate::interleavings::act::Act::{
-    self, CancelTree, Cascade, Claim, Collect, CommitClaimed, Fire, Reap,
+    self, CancelTree, Cascade, Claim, Collect, CommitClaimed, Fire, Reap, TimeOut,
 };
 use crate::interleavings::act::Decision::{Done, Fail, FanOut, FanOutInWindow, Keep, Park};
 use crate::interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, terminate};
@@ -379,3 +379,27 @@ async fn a_cascade_that_takes_a_short_page_for_the_last_is_caught() {
 
 const NO_SLOT: &str = "waits for a place in a window, and nobody of its round has one";
 const UNCLOSED_AFTER_A_JOIN: &str = "the join of 1 was decided, and child";
+
+// Timeouts.
+
+#[tokio::test]
+async fn a_timeout_can_meet_joins_cascades_and_windows() {
+    let joining = [
+        commit(1, Done),
+        commit(1, Fail),
+        commit(2, Done),
+        Fire,
+        cancel([0]),
+        terminate([2]),
+        Cascade(1),
+    ];
+    let windowed = [commit(1, Done), commit(1, Fail), Fire, cancel([2])];
+    let mut scenarios = Vec::new();
+    // The second child alone, or the child and its parent together.
+    for ended in [TimeOut(1), TimeOut(2)] {
+        scenarios.extend(beside(Start::Joining(Until::All), &ended, &joining));
+        scenarios.extend(beside(Start::Windowed(Until::All), &ended, &windowed));
+    }
+    let scenarios: Vec<Scenario> = scenarios.into_iter().map(Scenario::at_meetings).collect();
+    hold(&scenarios).await;
+}

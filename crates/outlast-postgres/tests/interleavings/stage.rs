@@ -13,7 +13,15 @@ pub(crate) const QUEUE: &str = "default";
 /// The correlation key of the scenarios.
 pub(crate) const KEY: &str = "the key";
 
+/// The timeout of the first instance: it has passed when the schedules begin.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The timeout of the second child: it passes before that of its parent.
+const CHILD_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// The state in which a scenario starts.
+///
+/// In the starts of one instance, of a family and of a line, 0 has taken too long, and so has 2 of
+/// a family, before it. Only a time-out ends them for that.
 ///
 /// Default: executing instances belong to a worker whose lease has expired.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -208,12 +216,12 @@ impl Start {
             is_workflow: self.is_workflow(),
         };
         match self {
-            Start::Executing => world.executing(&mut stage, instance()).await,
-            Start::Parked => world.parked(&mut stage, instance()).await,
-            Start::Runnable => world.insert(&mut stage, 1, instance()).await,
+            Start::Executing => world.executing(&mut stage, hurried(instance())).await,
+            Start::Parked => world.parked(&mut stage, hurried(instance())).await,
+            Start::Runnable => world.insert(&mut stage, 1, hurried(instance())).await,
             Start::Unheld => {}
-            Start::HolderExecuting => world.executing(&mut stage, holder()).await,
-            Start::HolderParked => world.parked(&mut stage, holder()).await,
+            Start::HolderExecuting => world.executing(&mut stage, hurried(holder())).await,
+            Start::HolderParked => world.parked(&mut stage, hurried(holder())).await,
             Start::HolderForEver => {
                 let for_ever = instance().correlation(KEY, Scope::FOREVER);
                 world.executing(&mut stage, for_ever).await;
@@ -299,6 +307,11 @@ impl Start {
 
 pub(crate) fn instance() -> NewInstance {
     NewInstance::new(MACHINE, "start", Json::null()).queue(QUEUE)
+}
+
+/// An instance that has taken too long when the schedules begin.
+fn hurried(row: NewInstance) -> NewInstance {
+    row.timeout(TIMEOUT)
 }
 
 /// An instance with the correlation key.
@@ -405,9 +418,10 @@ impl World {
     /// Inserts a parent and its children. The first child starts later, so that another worker
     /// claims it.
     async fn family(&self, stage: &mut Stage, join: Join, policies: [ClosePolicy; 2]) {
-        self.insert(stage, 1, instance()).await;
+        self.insert(stage, 1, hurried(instance())).await;
         self.claim_into(stage, &[0]).await;
         let [first, second] = policies.map(|policy| instance().on_parent_close(policy));
+        let second = second.timeout(CHILD_TIMEOUT);
         let later = outlast_core::Start::After(Duration::from_secs(60));
         let fan_out = Outcome::FanOut {
             children: vec![first.start(later), second],
@@ -448,7 +462,7 @@ impl World {
     }
 
     async fn line(&self, stage: &mut Stage) {
-        self.insert(stage, 1, in_line()).await;
+        self.insert(stage, 1, hurried(in_line())).await;
         self.claim_into(stage, &[0]).await;
         self.insert(stage, 2, in_line()).await;
     }

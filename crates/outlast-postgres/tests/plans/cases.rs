@@ -129,9 +129,9 @@ fn committing(rows: usize) -> Vec<Case> {
         case(
             "commit/spawn_alike",
             20,
-            "bigint[], bigint[], text[], integer[], boolean[], boolean[], text, integer, text, text, smallint, bigint, bigint, text, text, text",
+            "bigint[], bigint[], text[], integer[], boolean[], boolean[], text, integer, text, text, smallint, bigint, bigint, text, text, bigint, bigint, text",
             format!(
-                "{running}, {}, {positions}, {held}, {no}, 'order', 1, 'go', 'main', 0, 0, null, null, null, 'terminate'",
+                "{running}, {}, {positions}, {held}, {no}, 'order', 1, 'go', 'main', 0, 0, null, null, null, null, null, 'terminate'",
                 same("{}", rows)
             ),
         ),
@@ -242,7 +242,7 @@ fn committing(rows: usize) -> Vec<Case> {
 }
 
 const FENCE: &str = "bigint[], bigint[]";
-const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[], integer[], text[], boolean[], boolean[]";
+const SPAWN: &str = "bigint[], bigint[], text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[], bigint[], bigint[], integer[], text[], boolean[], boolean[]";
 const PROCEED: &str = "bigint[], bigint[], text[], boolean[], boolean[], text[], text[], integer[], text[], text[], text[], text[], text[]";
 
 /// The value of a column for a kind of outcome.
@@ -350,9 +350,9 @@ fn entering(rows: usize) -> Vec<Case> {
         case(
             "insert/alike",
             10,
-            "text[], text, integer, text, text, smallint, bigint, bigint, text, text",
+            "text[], text, integer, text, text, smallint, bigint, bigint, text, text, bigint, bigint",
             format!(
-                "{}, 'order', 1, 'start', 'main', 0, 0, null, null, 'trace'",
+                "{}, 'order', 1, 'start', 'main', 0, 0, null, null, 'trace', null, null",
                 same("{}", rows)
             ),
         ),
@@ -395,7 +395,7 @@ fn entering(rows: usize) -> Vec<Case> {
 
 const DELIVER: &str =
     "bigint[], text[], text[], text[], text[], text[], bigint, bigint, text[], text[], bigint";
-const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[]";
+const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[], bigint[], bigint[]";
 
 /// New instances. Every second one has a correlation key, and half of these keys are occupied.
 fn new_instances(rows: usize) -> String {
@@ -418,6 +418,8 @@ fn new_instances(rows: usize) -> String {
         })),
         optional_texts((0..rows).map(|n| every_second(n).then(|| "{runnable,executing}".into()))),
         optional_texts((0..rows).map(|n| every_second(n).then(|| format!("trace {n}")))),
+        optional_texts((0..rows).map(|n| (n % 10 == 5).then(|| "60000000".into()))),
+        optional_texts((0..rows).map(|_| None)),
     ]
     .join(", ")
 }
@@ -465,6 +467,18 @@ fn maintaining(rows: usize) -> Vec<Case> {
         case("reap/remove", 1, "bigint[]", &expired),
         case("fire/fire", 19, "bigint", rows.to_string()),
         case("fire/next_due", 0, "", ""),
+        case("time_out/due", 10, "bigint", rows.to_string()),
+        case(
+            "time_out/fail",
+            30,
+            "bigint[], bigint[], text[], text[]",
+            format!(
+                "{running}, {}, {}",
+                same("timed out", rows),
+                same("{}", rows)
+            ),
+        ),
+        case("time_out/next", 0, "", ""),
         case(
             "collect/collect",
             17,

@@ -9,7 +9,7 @@ insert into outlast.instances
        (id, machine, machine_version, step, state, status, revision, queue, priority, eligible_at, partition_key,
         blocked, locked_by, awaits, await_deadline, parent_id, parent_round, round, children_pending,
         correlation_key, correlation_scope, correlation_guard, inserted_at, updated_at, finished_at,
-        on_parent_close, events)
+        on_parent_close, events, timeout_us, timeout_at)
 select n, 'order', 1, 'ship', '{"number": 4711, "address": "a street in a town"}',
        case when kind in (61, 62)         then 'failed'
             when kind = 63                then 'cancelled'
@@ -49,7 +49,9 @@ select n, 'order', 1, 'ship', '{"number": 4711, "address": "a street in a town"}
        case when kind between 61 and 64 then date_trunc('day', now()) - interval '3 days' + n * interval '1 millisecond'
             when kind = 98              then now() end,
        case when kind = 97 then 'terminate' end,
-       case when kind in (61, 99) then 2 else 0 end
+       case when kind in (61, 99) then 2 else 0 end,
+       case when kind = 94 then 3600000000 end,
+       case when kind = 94 then now() + (n - 100000) * interval '1 second' end
   from (select n, n % 100 as kind from generate_series(1, 1000000) as n) as numbered;
 
 -- One family of 100,000 children in a window, with a cascade for it. Half of the children are

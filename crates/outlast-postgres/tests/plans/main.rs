@@ -64,8 +64,13 @@ async fn every_statement_keeps_its_plan_at_a_million_rows_whatever_the_statistic
 async fn for_empty_tables_no_statement_plans_to_read_an_index_from_end_to_end() {
     let schema = support::unique_schema();
     let store = connect(&schema).await;
-    // Workers and cascades are few, and the next deadline is the first entry of its index.
-    let whole = ["cascade/take", "fire/next_due", "reap/workers"];
+    // Workers and cascades are few, and the next deadline and timeout are the first of their index.
+    let whole = [
+        "cascade/take",
+        "fire/next_due",
+        "reap/workers",
+        "time_out/next",
+    ];
     for analyzed in [false, true] {
         if analyzed {
             table::analyze(&table::connect().await, &schema).await;

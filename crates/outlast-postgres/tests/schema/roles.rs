@@ -399,6 +399,7 @@ fn intrusions(schema: &str) -> Vec<String> {
         "check_json_bytes('a', 1, 1)",
         "check_json_depth('a', '1')",
         "is_key_in_hex('a')",
+        "check_timeout('a', 1)",
     ] {
         sql.push(format!("select \"{schema}\".{function}"));
     }

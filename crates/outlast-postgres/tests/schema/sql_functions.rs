@@ -546,6 +546,8 @@ fn insert_one(changes: &[(&str, &str)]) -> String {
         ("correlation_key", "null"),
         ("scope", "'{runnable}'"),
         ("trace", "null"),
+        ("timeout_us", "null"),
+        ("run_timeout_us", "null"),
     ];
     for (name, value) in changes {
         let argument = arguments.iter_mut().find(|argument| argument.0 == *name);
@@ -557,6 +559,52 @@ fn insert_one(changes: &[(&str, &str)]) -> String {
 
 fn deliver_one(id: InstanceId, name: &str, payload: &str, dedup_key: &str) -> String {
     format!("outlast.deliver_one({id}, null, null, {name}, {payload}, {dedup_key}, 10000)")
+}
+
+#[tokio::test]
+async fn a_timeout_counts_from_the_start_as_in_the_store() {
+    let both = Both::open().await;
+    let now = outlast_core::Clock::now(&both.clock);
+    let hour = Duration::from_secs(3600);
+    for (start, from) in [
+        ("null", now),
+        ("outlast.now() + interval '1 hour'", now + hour),
+        ("outlast.now() - interval '1 hour'", now),
+    ] {
+        let call = format!(
+            "outlast.insert('task', 'start', eligible_at => {start}, timeout => interval '1 hour')"
+        );
+        let row = get(&both.store, both.insert(&call).await.unwrap()).await;
+        assert_eq!(row.timeout_at, Some(from + hour), "{start}");
+        assert_eq!(row.run_timeout_at, None);
+    }
+    let call = insert_one(&[
+        ("delay_us", "3600000000"),
+        ("timeout_us", "7200000000"),
+        ("run_timeout_us", "1"),
+    ]);
+    let id = both.insert(&format!("id from {call}")).await.unwrap();
+    let row = get(&both.store, id).await;
+    assert_eq!(row.timeout_at, Some(now + 3 * hour));
+    assert_eq!(
+        row.run_timeout_at,
+        Some(now + hour + Duration::from_micros(1))
+    );
+    for (timeout, message) in [
+        ("interval '0'", "must be between"),
+        ("interval '-1 second'", "must be between"),
+        ("interval '11 years'", "ten years"),
+    ] {
+        let call = format!("outlast.insert('task', 'start', timeout => {timeout})");
+        both.assert_refused(&call, message).await;
+    }
+    let late = "outlast.insert('task', 'start', eligible_at => '9999-12-31', timeout => '2 days')";
+    both.assert_refused(late, "end of the timeout").await;
+    for name in ["timeout_us", "run_timeout_us"] {
+        both.assert_refused(&insert_one(&[(name, "0")]), "must be between")
+            .await;
+    }
+    both.close().await;
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
--- Starts the next run of a workflow and releases the claim. Any worker may claim it.
+-- Starts the next run of a workflow and releases the claim. Any worker may claim it. The timeout of
+-- a run is counted anew, that of the instance goes on.
 -- Parameters: 1 id, 2 revision, 3 state, 4 now.
 -- Guard: the fence.
 -- Index: primary key of instances.
@@ -16,6 +17,7 @@ set status = 'runnable',
     locked_by = null,
     awaits = null,
     last_error = null,
+    run_timeout_at = ?4 + run_timeout_us,
     updated_at = ?4
 where id = ?1 and revision = ?2 and status = 'executing'
 returning run

@@ -8,6 +8,7 @@ use crate::error::Fault;
 use crate::tx::Tx;
 use crate::verbs::cascade::CascadeRow;
 use crate::verbs::effects::{Effects, join};
+use crate::verbs::time_out;
 use outlast_core::{ClosePolicy, Fired, InstanceId, Joined, Status, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
@@ -48,6 +49,7 @@ pub(crate) fn fire(tx: &Tx<'_>, max: usize) -> Result<Fired, Fault> {
         .query_row([], |row| row.get(0).map(Timestamp))
         .optional()?
         .map(|deadline| deadline.since(tx.now));
+    fired.next_timeout_in = time_out::next_timeout_in(tx)?;
     Ok(fired)
 }
 

@@ -10,7 +10,7 @@ use crate::tx::Tx;
 use crate::verbs::{claim, lease};
 use outlast_core::{
     Inserted, Inserts, InstanceId, NewInstance, Parent, Revision, Scope, Start, Status, Timestamp,
-    WorkerId,
+    WorkerId, micros,
 };
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashMap;
@@ -79,6 +79,7 @@ pub(crate) fn add(
         None => (Status::Runnable, 0),
     };
     let correlation = new.correlation.as_ref();
+    let starts_at = eligible_at(tx, new).max(tx.now);
     let inserted = tx.prepare(INSTANCE)?.execute(params![
         new.machine,
         new.version,
@@ -101,6 +102,11 @@ pub(crate) fn add(
         // The schema refuses a policy on a row without a parent.
         birth.and_then(|_| decode::stored(new.on_parent_close)),
         birth.and_then(|birth| birth.held),
+        new.timeout.map(micros),
+        new.run_timeout.map(micros),
+        // A start in the past does not shorten a timeout.
+        new.timeout.map(|timeout| (starts_at + timeout).0),
+        new.run_timeout.map(|timeout| (starts_at + timeout).0),
     ])?;
     // Asked first: a conflict leaves the id of an earlier insert in the connection.
     if inserted == 1 {

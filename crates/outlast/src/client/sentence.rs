@@ -72,11 +72,29 @@ impl InstanceFacts {
 /// Says what the instance waits for, and whether it was cancelled.
 pub(super) fn sentence(instance: &Instance, around: &InstanceFacts) -> String {
     let stands = standing(instance, around);
-    match &instance.cancel {
+    let stands = match &instance.cancel {
         Some(cancel) if !instance.status.is_terminal() => {
             wished(instance.status, cancel, &stands, around.now)
         }
         Some(_) | None => stands,
+    };
+    match instance.times_out_at() {
+        Some(at) => format!("{stands}; it {}", timing_out(at, around.now)),
+        None => stands,
+    }
+}
+
+fn timing_out(at: Timestamp, now: Timestamp) -> String {
+    match at > now {
+        true => format!(
+            "fails as timed out at {} (in {})",
+            moment(at, now),
+            span(at.since(now))
+        ),
+        false => format!(
+            "fails as timed out now: its time was up {} ago",
+            span(now.since(at))
+        ),
     }
 }
 

@@ -47,6 +47,8 @@ fn instance(status: Status) -> Instance {
         correlation_key: None,
         correlation_scope: None,
         holds_key: false,
+        timeout_at: None,
+        run_timeout_at: None,
         inserted_at: NOW - SECOND * 60,
         updated_at: NOW - SECOND * 3,
         finished_at: None,
@@ -86,6 +88,37 @@ fn able() -> Worker {
 #[track_caller]
 fn says(instance: &Instance, around: &InstanceFacts, expected: &str) {
     assert_eq!(sentence(instance, around), expected);
+}
+
+#[test]
+fn an_instance_with_a_timeout_says_when_it_fails() {
+    let waits = |timeout_at: Option<Timestamp>, run_timeout_at| Instance {
+        awaits: Some(vec!["paid".into()]),
+        timeout_at,
+        run_timeout_at,
+        ..instance(Status::AwaitingSignal)
+    };
+    let (soon, later) = (NOW + SECOND * 725, NOW + SECOND * 3_600);
+    let until_soon = "waits for signal paid, without a deadline; \
+                      it fails as timed out at 15:12:05 UTC (in 12 min)";
+    let around = InstanceFacts::at(NOW);
+    says(&waits(Some(soon), None), &around, until_soon);
+    says(&waits(Some(later), Some(soon)), &around, until_soon);
+    says(
+        &waits(Some(NOW - SECOND * 3), None),
+        &around,
+        "waits for signal paid, without a deadline; \
+         it fails as timed out now: its time was up 3 s ago",
+    );
+    let ended = Instance {
+        finished_at: Some(NOW),
+        ..waits(Some(later), None)
+    };
+    let ended = Instance {
+        status: Status::Done,
+        ..ended
+    };
+    assert!(!sentence(&ended, &around).contains("timed out"));
 }
 
 #[test]

@@ -169,10 +169,10 @@ fn key_of(row: &NewInstance) -> Option<String> {
     row.correlation.as_ref().map(|it| it.key.clone())
 }
 
-/// Returns the hints for rows that start later.
+/// Returns the hints for rows that start later or have a timeout.
 ///
 /// Only the database can compare an absolute moment: the hint makes the picker look now, and the
-/// claim answers how long to wait.
+/// claim answers how long to wait. The timers look often enough for such a row.
 fn later(rows: &[NewInstance]) -> Hints {
     let mut hints = Hints::default();
     for row in rows {
@@ -180,6 +180,12 @@ fn later(rows: &[NewInstance]) -> Hints {
             Start::Now => {}
             Start::After(delay) => hints.queue(&row.queue, delay),
             Start::At(_) => hints.queue(&row.queue, Duration::ZERO),
+        }
+        let timeout = [row.timeout, row.run_timeout].into_iter().flatten().min();
+        match (timeout, row.start) {
+            (Some(timeout), Start::Now) => hints.deadline(timeout),
+            (Some(timeout), Start::After(delay)) => hints.deadline(delay + timeout),
+            (Some(_), Start::At(_)) | (None, _) => {}
         }
     }
     hints

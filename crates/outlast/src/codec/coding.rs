@@ -10,8 +10,8 @@ use super::envelope::{self, Envelope};
 use super::value::{SignalTarget, StatePlace, Unreadable, Unwritable, Value};
 use super::{Codec, CodecError};
 use outlast_core::{
-    Child, Claim, Error, Event, Instance, InstanceId, Json, NewEvent, NewInstance, NewSignal,
-    NewView, Outcome, Revision, SignalOrInsert, SignalRow, Target, View,
+    Child, Claim, Error, Event, EventKind, Instance, InstanceId, Json, NewEvent, NewInstance,
+    NewSignal, NewView, Outcome, Revision, SignalOrInsert, SignalRow, Target, View,
 };
 use std::sync::Arc;
 
@@ -373,7 +373,9 @@ impl Coding {
         let Some(codec) = &self.0 else {
             return Ok(());
         };
-        for event in events {
+        // The store writes the event of a timeout itself, without a codec.
+        let encoded = events.iter_mut();
+        for event in encoded.filter(|event| event.kind != EventKind::TimedOut) {
             let data = Value::event(machine, id, event).read_or_refuse(&**codec, &event.data);
             event.data = data.map_err(|unreadable| unreadable.during(operation))?;
         }

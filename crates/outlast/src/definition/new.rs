@@ -114,6 +114,30 @@ impl<D> New<D> {
         self.change(|row| row.on_parent_close = policy)
     }
 
+    /// Sets how long the instance may take in all. Default: without end.
+    ///
+    /// The time is counted by the database's clock from the start: from the insert, or with a delay
+    /// from the moment at which it may first run. Steps, waits, retries and all runs of a workflow
+    /// take from it. When it is up, the instance fails as `timed out`, whatever it is doing. The
+    /// running step is dropped where it awaits, and its children are closed as at any end. No
+    /// `on_cancel` and no uncancellable code runs.
+    /// [`Admin::retry`](crate::client::Admin::retry) counts it anew.
+    ///
+    /// This ends the instance itself; [`Call::timeout`](crate::workflow::Call::timeout) ends only
+    /// the wait of a workflow for it.
+    pub fn timeout(self, timeout: Duration) -> New<D> {
+        self.change(|row| row.timeout = Some(timeout))
+    }
+
+    /// Sets how long one run may take. Default: without end.
+    ///
+    /// Continue-as-new counts it anew for the next run; the [`timeout`](New::timeout) of the
+    /// instance goes on. A machine or job has one run. When the time is up, the instance fails as
+    /// it does at its own timeout, and no further run begins.
+    pub fn run_timeout(self, timeout: Duration) -> New<D> {
+        self.change(|row| row.run_timeout = Some(timeout))
+    }
+
     pub(crate) fn or_trace(self, trace: impl FnOnce() -> String) -> New<D> {
         self.change(|row| {
             row.trace.get_or_insert_with(trace);

@@ -156,7 +156,7 @@ impl fmt::Display for Failure {
 /// It becomes [`Failure::Timeout`], like the engine's limit.
 #[derive(Debug, thiserror::Error)]
 #[error("the step took longer than {0:?}")]
-pub(crate) struct TimedOut(pub(crate) Duration);
+pub(crate) struct AttemptTimedOut(pub(crate) Duration);
 
 /// Why user code has no outcome to commit.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ impl From<StepError> for Trouble {
     fn from(error: StepError) -> Trouble {
         if error.is_fatal() {
             Trouble::Fatal(error.to_string())
-        } else if let Some(TimedOut(limit)) = error.downcast_ref() {
+        } else if let Some(AttemptTimedOut(limit)) = error.downcast_ref() {
             Trouble::Failure(Failure::Timeout(*limit))
         } else {
             Trouble::Failure(Failure::Error(error))

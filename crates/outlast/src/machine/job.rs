@@ -1,6 +1,6 @@
 //! Jobs: machines of one step.
 
-use super::failure::{ErrorValue, TimedOut, write_chain};
+use super::failure::{AttemptTimedOut, ErrorValue, write_chain};
 use super::{Context, Failure, History, Machine, Outcome, StepResult};
 use crate::definition::{Fails, Needs};
 use outlast_core::Json;
@@ -304,7 +304,7 @@ impl<J: Job> Machine for J {
         let performed = match limit < J::TIMEOUT {
             true => match tokio::time::timeout(limit, self.perform(args, cx)).await {
                 Ok(performed) => performed,
-                Err(_) => return Err(TimedOut(limit).into()),
+                Err(_) => return Err(AttemptTimedOut(limit).into()),
             },
             false => self.perform(args, cx).await,
         };

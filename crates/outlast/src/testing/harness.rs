@@ -129,7 +129,7 @@ impl Harness {
 
     /// Runs like [`run`](Harness::run), and moves the time forward until nothing waits for it.
     ///
-    /// Retries, delayed starts and deadlines come at once.
+    /// Retries, delayed starts, deadlines and timeouts of instances come at once.
     ///
     /// # Panics
     ///
@@ -162,7 +162,8 @@ impl Harness {
         self.watched().steps.clear();
     }
 
-    /// Moves the time forward, and wakes the instances that wait until then.
+    /// Moves the time forward, wakes the instances that wait until then, and fails those that have
+    /// [timed out](crate::New::timeout) then.
     ///
     /// None runs before the next [`run`](Harness::run).
     pub async fn advance(&mut self, by: Duration) {
@@ -170,7 +171,8 @@ impl Harness {
         self.fire().await;
     }
 
-    /// Moves the time to a moment, and wakes the instances that wait until then.
+    /// Moves the time to a moment, wakes the instances that wait until then, and fails those that
+    /// have [timed out](crate::New::timeout) then.
     pub async fn set_time(&mut self, now: Timestamp) {
         self.clock.set(now);
         self.watched().steps.clear();
@@ -298,6 +300,10 @@ impl Harness {
             let fired = stored(self.timers.run_once().await);
             let woken = fired.woken_instances.len();
             self.watched().tally.timeouts += u32::try_from(woken).unwrap_or(u32::MAX);
+            let mut next_timeout_in = fired.next_timeout_in;
+            while next_timeout_in == Some(Duration::ZERO) {
+                next_timeout_in = stored(self.timers.time_out_once().await).next_timeout_in;
+            }
             // A deadline that has passed need not wake an instance.
             if woken == 0 && fired.next_due_in.is_none_or(|next| !next.is_zero()) {
                 return;
@@ -311,7 +317,11 @@ impl Harness {
 
     /// Returns the time until any instance becomes due.
     async fn next_due_in(&mut self) -> Option<Duration> {
-        let mut next = stored(self.timers.run_once().await).next_due_in;
+        let fired = stored(self.timers.run_once().await);
+        let mut next = [fired.next_due_in, fired.next_timeout_in]
+            .into_iter()
+            .flatten()
+            .min();
         for queue in stored(self.node.store().queues().await) {
             let picked = stored(self.picker(&queue.name).run_once().await);
             next = [next, picked.look_again_in].into_iter().flatten().min();

@@ -43,6 +43,8 @@ impl<'a, T> Call<'a, T> {
 
 impl<'a, T: DeserializeOwned + 'static> Call<'a, T> {
     /// Waits no longer than `after`: `None` if the time is up first. The call itself continues.
+    ///
+    /// This ends only the wait; [`New::timeout`](crate::New::timeout) ends the called instance.
     pub fn timeout(self, after: Duration) -> super::select::Within<Self> {
         let flow = self.flow.clone();
         flow.deadline(after, self)

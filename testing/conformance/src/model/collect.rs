@@ -35,6 +35,7 @@ impl Tables {
         self.instances.remove(&id);
         self.histories.remove(&id);
         self.views.remove(&id);
+        self.timeouts.remove(&id);
         self.signals.retain(|_, signal| signal.target != id);
         self.operations
             .retain(|operation| operation.instance != Some(id));

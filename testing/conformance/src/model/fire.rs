@@ -29,6 +29,7 @@ impl Tables {
             woken: settled.woken,
             cascades: settled.cascades,
             next_due_in: self.deadlines().first().map(|(next, _)| next.since(now)),
+            next_timeout_in: self.next_timeout_in(now),
         })
     }
 

@@ -1,7 +1,7 @@
 //! The insert verb, and the insertion of children by fan-outs.
 
 use super::Tables;
-use super::tables::change_status;
+use super::tables::{Timeouts, change_status};
 use outlast_core::{
     ClosePolicy, Inserted, Inserts, Instance, InstanceId, NewInstance, Parent, QueueNames, Result,
     Revision, Scope, Start, Status, Timestamp, WorkerId,
@@ -50,6 +50,13 @@ impl Tables {
             return Err(holder.id);
         }
         let id = InstanceId(self.next_id());
+        let timeouts = Timeouts {
+            whole: new.timeout,
+            run: new.run_timeout,
+        };
+        if timeouts.whole.is_some() || timeouts.run.is_some() {
+            self.timeouts.insert(id, timeouts);
+        }
         self.instances.insert(id, new_row(id, new, parent, now));
         Ok(id)
     }
@@ -85,6 +92,13 @@ impl Tables {
 
 fn new_row(id: InstanceId, new: NewInstance, parent: Option<Parent>, now: Timestamp) -> Instance {
     let (key, scope) = new.correlation.map(|it| (it.key, it.scope)).unzip();
+    let eligible_at = match new.start {
+        Start::Now => now,
+        Start::After(delay) => now + delay,
+        Start::At(at) => at,
+    };
+    // A start in the past does not shorten a timeout.
+    let starts_at = eligible_at.max(now);
     Instance {
         id,
         machine: new.machine,
@@ -99,11 +113,7 @@ fn new_row(id: InstanceId, new: NewInstance, parent: Option<Parent>, now: Timest
         last_error: None,
         queue: new.queue,
         priority: new.priority,
-        eligible_at: match new.start {
-            Start::Now => now,
-            Start::After(delay) => now + delay,
-            Start::At(at) => at,
-        },
+        eligible_at,
         attempt: 0,
         crashes: 0,
         partition_key: new.partition_key,
@@ -126,6 +136,8 @@ fn new_row(id: InstanceId, new: NewInstance, parent: Option<Parent>, now: Timest
         holds_key: key.is_some(),
         correlation_key: key,
         correlation_scope: scope,
+        timeout_at: new.timeout.map(|timeout| starts_at + timeout),
+        run_timeout_at: new.run_timeout.map(|timeout| starts_at + timeout),
         inserted_at: now,
         updated_at: now,
         finished_at: None,

@@ -22,6 +22,7 @@ mod reconcile;
 mod run_stats;
 mod step_count;
 mod tables;
+mod time_out;
 mod workflow_outcome;
 
 pub(crate) use tables::Tables;
@@ -32,8 +33,8 @@ use outlast_core::{
     CollectRequest, Collected, Commit, Committed, DeleteAnswer, Delivered, Error, Extent, Fired,
     Heartbeat, HeldClaim, Inserts, InstanceId, ManualClock, NewInstance, NewSignal, NewWorker,
     Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
-    RunStats, Signal, SignalOrInsert, SignalledOrInserted, Store, Terminated, Timestamp, WorkerId,
-    WriteCheck,
+    RunStats, Signal, SignalOrInsert, SignalledOrInserted, Store, Terminated, TimedOut, Timestamp,
+    WorkerId, WriteCheck,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -145,6 +146,10 @@ impl Store for Model {
 
     async fn fire(&self, max: usize) -> Result<Fired> {
         self.alone("fire", |tables, now| tables.fire(max, now))
+    }
+
+    async fn time_out(&self, max: usize) -> Result<TimedOut> {
+        self.alone("time_out", |tables, now| tables.time_out(max, now))
     }
 
     async fn collect(&self, request: CollectRequest) -> Result<Collected> {

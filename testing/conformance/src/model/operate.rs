@@ -32,6 +32,7 @@ impl Tables {
             row.result = None;
             row.cancel = None;
             make_runnable(row, now, &mut retried.woken);
+            self.restart_timeouts(id, now);
             self.count_again(id, now);
             self.record(Verb::Retry, id, before, note, None, now);
             RetryAnswer::Retried

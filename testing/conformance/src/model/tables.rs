@@ -7,6 +7,7 @@ use outlast_core::{
     SignalRow, Status, Timestamp, View, Worker, WorkerId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// All rows of the model.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,8 @@ pub(crate) struct Tables {
     pub(crate) latest_signals: BTreeMap<InstanceId, SignalId>,
     /// The crashes in a row that count towards the bound. An instance without any has no entry.
     pub(crate) crashes_counted: BTreeMap<InstanceId, i32>,
+    /// The timeouts of the instances that have one.
+    pub(crate) timeouts: BTreeMap<InstanceId, Timeouts>,
     pub(crate) paused: BTreeSet<String>,
     /// In the order in which they were recorded.
     pub(crate) operations: Vec<Operation>,
@@ -31,6 +34,13 @@ pub(crate) struct Tables {
     pub(crate) stats: RunStats,
     /// One counter for rows of all kinds: an id used for the wrong kind of row is never valid.
     last_id: i64,
+}
+
+/// How long an instance and each run of it may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) whole: Option<Duration>,
+    pub(crate) run: Option<Duration>,
 }
 
 impl Tables {

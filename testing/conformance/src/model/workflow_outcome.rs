@@ -152,6 +152,7 @@ impl Tables {
         row.locked_by = None;
         make_runnable(row, now, woken);
         let present = row.run;
+        self.restart_run_timeout(id, now);
         self.forget_runs(id, present);
     }
 }

@@ -10,7 +10,7 @@ use outlast_core::{
     NewWorker, Note, Operation, OperationId, Outcome, Park, QueueNames, ReapRequest, Reaped,
     ReconcileRequest, Reconciled, Release, Released, Result, Retried, RoundSummary, Rows, RunStats,
     Signal, SignalOrInsert, SignalledOrInserted, StepCountRequest, StepCounts, Target, Terminated,
-    Timestamp, WorkerId, limits,
+    TimedOut, Timestamp, WorkerId, limits,
 };
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ pub(super) enum Call {
     Deregister(WorkerId),
     Reap(ReapRequest),
     Fire(usize),
+    TimeOut(usize),
     Collect(CollectRequest),
     Reconcile(ReconcileRequest),
     Cancel(Vec<InstanceId>, Extent, Note),
@@ -66,6 +67,7 @@ pub(super) enum Reply {
     Deregistered,
     Reaped(Reaped),
     Fired(Fired),
+    TimedOut(TimedOut),
     Collected(Collected),
     Reconciled(Reconciled),
     Cancelled(Cancelled),
@@ -113,6 +115,7 @@ impl Call {
             }
             Call::Reap(request) => Reply::Reaped(store.reap(request).await?),
             Call::Fire(max) => Reply::Fired(store.fire(max).await?),
+            Call::TimeOut(max) => Reply::TimedOut(store.time_out(max).await?),
             Call::Collect(request) => Reply::Collected(store.collect(request).await?),
             Call::Reconcile(request) => Reply::Reconciled(store.reconcile(request).await?),
             Call::Cancel(ids, extent, note) => {
@@ -209,6 +212,7 @@ impl Call {
             | Call::Register(_)
             | Call::Reap(_)
             | Call::Fire(_)
+            | Call::TimeOut(_)
             | Call::Collect(_)
             | Call::Pause(..)
             | Call::Resume(..) => {}
@@ -255,6 +259,10 @@ impl Reply {
                     .for_each(|it| ids.rename_worker(it));
             }
             Reply::Fired(fired) => ids.rename_all(&mut fired.woken_instances),
+            Reply::TimedOut(timed_out) => {
+                ids.rename_all(&mut timed_out.ended);
+                ids.rename_all(&mut timed_out.running);
+            }
             Reply::Collected(collected) => ids.rename_all(&mut collected.removed),
             Reply::Reconciled(reconciled) => {
                 ids.rename_all(&mut reconciled.joins);
@@ -327,6 +335,7 @@ impl Reply {
             Reply::SignalledOrInserted(it) => std::mem::take(&mut it.woken),
             Reply::Reaped(it) => std::mem::take(&mut it.woken),
             Reply::Fired(it) => std::mem::take(&mut it.woken),
+            Reply::TimedOut(it) => std::mem::take(&mut it.woken),
             Reply::Reconciled(it) => std::mem::take(&mut it.woken),
             Reply::Cancelled(it) => std::mem::take(&mut it.woken),
             Reply::Terminated(it) => std::mem::take(&mut it.woken),

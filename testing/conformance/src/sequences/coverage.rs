@@ -338,6 +338,12 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
             let woke = if_any(&it.woken_instances, "fire: woke");
             woke.into_iter().chain(left).collect()
         }
+        Reply::TimedOut(it) => {
+            let left = it.cascades.then(|| "time out: left a cascade".to_owned());
+            let ended = if_any(&it.ended, "time out: ended");
+            let running = if_any(&it.running, "time out: running");
+            [ended, running, left].into_iter().flatten().collect()
+        }
         Reply::Collected(it) => {
             let more = it.more.then(|| "collect: more".to_owned());
             let removed = if_any(&it.removed, "collect: removed");
@@ -436,6 +442,7 @@ fn name_of(call: &Call) -> &'static str {
         Call::Deregister(_) => "deregister",
         Call::Reap(_) => "reap",
         Call::Fire(_) => "fire",
+        Call::TimeOut(_) => "time out",
         Call::Collect(_) => "collect",
         Call::Reconcile(_) => "reconcile",
         Call::Cancel(..) => "cancel",

@@ -171,10 +171,11 @@ impl Pair {
         Err(vec!["I2: not every instance can be finished".into()])
     }
 
-    /// Fires deadlines, reaps, cancels endless waits, and finishes claimable instances.
+    /// Fires deadlines, times out, reaps, cancels endless waits, and finishes claimable instances.
     async fn work_once(&mut self) -> Agreement {
         self.pass(100_000);
         self.send(Call::Fire(1_000)).await?;
+        self.send(Call::TimeOut(1_000)).await?;
         let reap = ReapRequest {
             max: 1_000,
             crashes_max: 1_000,

@@ -84,6 +84,7 @@ impl Sender {
                 crashes_max: *crashes_max,
             }),
             Step::Fire { max } => Call::Fire(*max),
+            Step::TimeOut { max } => Call::TimeOut(*max),
             Step::Collect { retention, max } => Call::Collect(CollectRequest {
                 retention: Duration::from_secs(*retention),
                 max: *max,

@@ -73,6 +73,9 @@ pub(super) enum Step {
     Fire {
         max: usize,
     },
+    TimeOut {
+        max: usize,
+    },
     Collect {
         retention: u64,
         max: usize,
@@ -111,6 +114,8 @@ pub(super) struct Row {
     correlation: Option<(usize, usize)>,
     trace: Option<usize>,
     on_parent_close: usize,
+    /// Of the instance, and of each run of it.
+    timeouts: (Option<u64>, Option<u64>),
 }
 
 /// The decision of a step for one claim.
@@ -212,15 +217,17 @@ pub(super) fn step(theme: Theme) -> impl Strategy<Value = Step> {
         weigh(3, 1, 1, 1) => (5..50u64).prop_map(|lease| Step::Register { lease }),
         2 => (pick(), 5..50u64).prop_map(|(worker, lease)| Step::Heartbeat { worker, lease }),
         weigh(2, 1, 1, 1) => pick().prop_map(Step::Deregister),
-        weigh(6, 7, 2, 3) => (prop_oneof![1 => 1..4usize, 2 => Just(100)], prop_oneof![3 => Just(0), 1 => 1..4])
+        weigh(7, 11, 2, 3) => (prop_oneof![1 => 1..4usize, 2 => Just(100)], prop_oneof![3 => Just(0), 1 => 1..4])
             .prop_map(|(max, crashes_max)| Step::Reap { max, crashes_max }),
         weigh(5, 1, 5, 4) => prop_oneof![1 => 1..3usize, 2 => Just(100)]
             .prop_map(|max| Step::Fire { max }),
+        weigh(2, 2, 1, 2) => prop_oneof![1 => 1..3usize, 2 => Just(100)]
+            .prop_map(|max| Step::TimeOut { max }),
         weigh(3, 3, 1, 2) => (prop_oneof![Just(0), 1..60u64], prop_oneof![1..4usize, Just(100)])
             .prop_map(|(retention, max)| Step::Collect { retention, max }),
         1 => (weighted(0.5, pick()), 1..50usize)
             .prop_map(|(after, max)| Step::Reconcile { after, max }),
-        weigh(6, 6, 1, 12) => (vec(pick(), 1..4), weighted_bool(0.3))
+        weigh(6, 6, 1, 14) => (vec(pick(), 1..4), weighted_bool(0.3))
             .prop_map(|(picks, tree)| Step::Cancel { picks, tree }),
         weigh(4, 4, 1, 2) => (vec(pick(), 1..4), weighted_bool(0.3))
             .prop_map(|(picks, tree)| Step::Terminate { picks, tree }),
@@ -280,10 +287,11 @@ fn row(theme: Theme) -> impl Strategy<Value = Row> {
         weighted(keyed, 0..3usize),
         weighted(known, (0..3usize, 0..5usize)),
         weighted(0.3, 0..2usize),
-        0..ClosePolicy::ALL.len(),
+        (0..ClosePolicy::ALL.len(), timeouts()),
     )
         .prop_map(
-            |(machine, queue, priority, start, partition, correlation, trace, on_parent_close)| {
+            |(machine, queue, priority, start, partition, correlation, trace, other)| {
+                let (on_parent_close, timeouts) = other;
                 Row {
                     machine,
                     queue,
@@ -293,9 +301,14 @@ fn row(theme: Theme) -> impl Strategy<Value = Row> {
                     correlation,
                     trace,
                     on_parent_close,
+                    timeouts,
                 }
             },
         )
+}
+
+fn timeouts() -> impl Strategy<Value = (Option<u64>, Option<u64>)> {
+    (weighted(0.05, 1..30u64), weighted(0.04, 1..20u64))
 }
 
 /// A row, mostly with a correlation key: only a holder of a key can be signalled by it.
@@ -348,6 +361,7 @@ impl Row {
             correlation: None,
             trace: None,
             on_parent_close: 0,
+            timeouts: (None, None),
         }
     }
 
@@ -365,6 +379,8 @@ impl Row {
             ago => Start::At(now - Duration::from_secs(ago.unsigned_abs())),
         };
         row.partition_key = self.partition.map(|n| key('p', n));
+        row.timeout = self.timeouts.0.map(Duration::from_secs);
+        row.run_timeout = self.timeouts.1.map(Duration::from_secs);
         row.trace = self.trace.map(|n| format!("t{n}"));
         match self.correlation {
             Some((key, scope)) => row.correlation(correlation_key(key), scope_of(scope)),

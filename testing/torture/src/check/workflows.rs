@@ -106,6 +106,7 @@ impl Checker {
             | EventKind::ContinuedAsNew
             | EventKind::RunCompleted
             | EventKind::RunFailed
+            | EventKind::TimedOut
             | EventKind::Transitioned => {}
         }
     }
@@ -432,6 +433,7 @@ fn answers(kind: EventKind) -> bool {
         | EventKind::RunCompleted
         | EventKind::RunFailed
         | EventKind::RunCancelled
+        | EventKind::TimedOut
         | EventKind::Transitioned => false,
     }
 }
@@ -443,6 +445,7 @@ fn ends_run(kind: EventKind) -> bool {
             | EventKind::RunCompleted
             | EventKind::RunFailed
             | EventKind::RunCancelled
+            | EventKind::TimedOut
     )
 }
 

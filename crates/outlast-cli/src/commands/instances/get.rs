@@ -223,6 +223,7 @@ impl InstanceDetails {
             ("inserted", at(it.inserted_at)),
             ("updated", at(it.updated_at)),
         ];
+        let is_live = !it.status.is_terminal();
         let optional = [
             history(it),
             ("crashes", (it.crashes > 0).then(|| it.crashes.to_string())),
@@ -241,6 +242,11 @@ impl InstanceDetails {
             ("window", it.held.map(|held| place(held).to_owned())),
             ("join", meter(it, self.now)),
             ("worker", it.locked_by.map(|worker| worker.to_string())),
+            ("times out", it.timeout_at.filter(|_| is_live).map(at)),
+            (
+                "run times out",
+                it.run_timeout_at.filter(|_| is_live).map(at),
+            ),
             ("finished", it.finished_at.map(at)),
         ];
         let there = optional.into_iter();

@@ -100,7 +100,7 @@ pub(crate) async fn run(
             break;
         };
         (after, left) = (last.seq(), left - entries.len());
-        print(&entries, &run, now, is_first, output)?;
+        print(&entries, (&instance, &run), now, is_first, output)?;
         is_first = false;
         if !entries.more {
             return Ok(());
@@ -222,7 +222,7 @@ fn nothing_to_export(instance: &Instance) -> Failure {
 /// Formats `instance 42 fulfil/1, run 1 of 2, 14 events, began 2026-11-16T15:46:03.196089Z` for a
 /// workflow, or `instance 43 checkout/1, 5 transitions, began 2026-11-16T15:46:03.196089Z`.
 fn heading(it: &Instance, run: &RunSummary) -> String {
-    let length = match is_of_machine(run) {
+    let length = match is_of_machine(it, run) {
         true => transitions(run.events),
         false => format!("run {} of {}, {} events", run.run, it.run, run.events),
     };
@@ -235,8 +235,11 @@ fn heading(it: &Instance, run: &RunSummary) -> String {
     ))
 }
 
-fn is_of_machine(run: &RunSummary) -> bool {
-    run.last == EventKind::Transitioned
+/// Whether the run is the history of a machine.
+///
+/// A timeout ends the histories of both kinds with the same event.
+fn is_of_machine(it: &Instance, run: &RunSummary) -> bool {
+    run.last == EventKind::Transitioned || run.last == EventKind::TimedOut && !it.is_workflow()
 }
 
 /// Formats the time since the run began, with milliseconds in the first minute, where calls are
@@ -250,7 +253,7 @@ fn elapsed(since: Duration) -> String {
 
 fn print(
     entries: &[TimelineEntry],
-    run: &RunSummary,
+    (instance, run): (&Instance, &RunSummary),
     now: Timestamp,
     is_first: bool,
     output: &Output,
@@ -259,7 +262,7 @@ fn print(
         let mut entries = entries.iter();
         return entries.try_for_each(|entry| output.json(&EventObject::of(entry, run.run)));
     }
-    let headings = match is_of_machine(run) {
+    let headings = match is_of_machine(instance, run) {
         true => ["seq", "after", "step", "outcome", "to", ""],
         false => ["seq", "after", "event", "call", "name", ""],
     };

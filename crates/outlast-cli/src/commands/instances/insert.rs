@@ -63,6 +63,12 @@ pub(crate) struct InsertArgs {
     /// The partition key in hexadecimal
     #[arg(long, value_name = "HEX", value_parser = filters::hex_key, conflicts_with = "partition_key")]
     partition_key_hex: Option<KeyText>,
+    /// Fail it as timed out after this duration, counted from its earliest start
+    #[arg(long, value_name = "DURATION", value_parser = format::duration)]
+    timeout: Option<Duration>,
+    /// Fail it as timed out when one run of the workflow takes longer than this
+    #[arg(long, value_name = "DURATION", value_parser = format::duration)]
+    run_timeout: Option<Duration>,
 }
 
 impl InsertArgs {
@@ -111,6 +117,8 @@ impl InsertArgs {
         if let Some(key) = given_key(&self.key, &self.key_hex) {
             row = row.correlation(key, self.scope()?);
         }
+        row.timeout = self.timeout;
+        row.run_timeout = self.run_timeout;
         Ok(row)
     }
 

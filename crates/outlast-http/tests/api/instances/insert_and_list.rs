@@ -119,6 +119,7 @@ async fn an_instance_is_inserted_and_found_again<S: Store + Inspect + Clone>(sto
     let new = json!({
         "machine": "checkout", "step": "start", "version": 3, "state": {"number": 1}, "queue": "shop", "priority": -5,
         "delay_ms": 60_000, "key": "order:1", "partition_key": "customer:7",
+        "timeout_ms": 7_200_000, "run_timeout_ms": 3_600_000,
     });
     let inserted = api.post("/v1/instances", new).await;
     assert_eq!(inserted.status, StatusCode::CREATED);
@@ -145,7 +146,15 @@ async fn an_instance_is_inserted_and_found_again<S: Store + Inspect + Clone>(sto
     ] {
         assert_eq!(found[field], value, "{field}");
     }
-    assert!(found["waiting"].as_str().unwrap().len() > 5);
+    let waiting = found["waiting"].as_str().unwrap();
+    assert!(
+        waiting.contains("it fails as timed out at "),
+        "the time of the run is up first: {waiting}"
+    );
+    assert!(found["timeout_at"].as_str() > found["run_timeout_at"].as_str());
+    let none = json!({"machine": "checkout", "step": "start", "timeout_ms": 0});
+    let refused = api.post("/v1/instances", none).await;
+    assert_eq!(refused.code(), "invalid_request");
     let by_key = api.get("/v1/machines/checkout/keys/order:1").await.ok();
     assert_eq!(by_key["id"], id);
     assert_eq!(

@@ -12,6 +12,6 @@ select i.id, i.machine, i.machine_version, i.step, i.state::text as state, i.sta
        i.children_dropped::text as children_dropped, i.correlation_key, i.correlation_scope,
        i.correlation_guard is not null as holds_key, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
        i.finished_at, i.run, i.events, i.joining, i.joining_part,
-       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision
+       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision, i.timeout_at, i.run_timeout_at
   from outlast.instances i
  where i.id = $1

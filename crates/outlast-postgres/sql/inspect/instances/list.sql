@@ -27,7 +27,7 @@ page as materialized (
            i.finished_at, i.parent_position, i.on_parent_close, i.held, i.cancel_requested_at, i.cancel_reason,
            i.cancel_answered, i.join_needs, i.join_fails_fast, i.join_window, i.join_rest, i.children_started,
            i.children_failed, i.first_failure, i.joined, i.run, i.events, i.joining, i.joining_part,
-       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision
+       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision, i.timeout_at, i.run_timeout_at
       from (select * from outlast.instances r where r.id < $18 order by r.id desc limit $20) i
      where ($1::text is null or i.machine = $1)
        and ($2::integer is null or i.machine_version = $2)
@@ -98,7 +98,7 @@ select (select max(e.id) from edge e having count(*) = 2) as read_to,
        i.correlation_key, i.correlation_scope,
        i.correlation_guard is not null as holds_key, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
        i.finished_at, i.run, i.events, i.joining, i.joining_part,
-       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision
+       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision, i.timeout_at, i.run_timeout_at
   from (select) one
   left join page i on true
  cross join lateral (

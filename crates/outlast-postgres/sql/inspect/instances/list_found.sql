@@ -43,7 +43,7 @@ page as materialized (
            i.finished_at, i.parent_position, i.on_parent_close, i.held, i.cancel_requested_at, i.cancel_reason,
            i.cancel_answered, i.join_needs, i.join_fails_fast, i.join_window, i.join_rest, i.children_started,
            i.children_failed, i.first_failure, i.joined, i.run, i.events, i.joining, i.joining_part,
-       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision
+       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision, i.timeout_at, i.run_timeout_at
       from (select f.id
               from found f
              where f.id < $18 and (select count(*) from found) < $20
@@ -111,7 +111,7 @@ select (select count(*) from found) as found,
        i.correlation_key, i.correlation_scope,
        i.correlation_guard is not null as holds_key, i.entered_revision, i.trace, i.inserted_at, i.updated_at,
        i.finished_at, i.run, i.events, i.joining, i.joining_part,
-       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision
+       i.joining_first, i.joining_last, i.joining_left, i.needs_all_revision, i.timeout_at, i.run_timeout_at
   from (select) one
   left join page i on true
  cross join lateral (

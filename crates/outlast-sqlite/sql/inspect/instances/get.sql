@@ -8,6 +8,6 @@ select id, machine, machine_version, step, state, status, revision, result, last
     correlation_guard, entered_revision, trace, inserted_at, updated_at, finished_at, parent_position,
     on_parent_close, held, children_started, children_failed, first_failure, join_needs, join_fails_fast,
     join_window, join_rest, joined, cancel_requested_at, cancel_reason, cancel_answered, run, events, joining,
-    joining_left, needs_all_revision
+    joining_left, needs_all_revision, timeout_at, run_timeout_at
 from instances
 where id = ?1

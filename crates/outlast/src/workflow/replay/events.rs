@@ -230,7 +230,7 @@ pub(crate) struct Marked {
     pub(crate) version: i32,
 }
 
-/// The data of `CancelRequested`, `FailureHandled`, `RunFailed` and `RunCancelled`.
+/// The data of `CancelRequested`, `FailureHandled`, `RunFailed`, `RunCancelled` and `TimedOut`.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Reason {
     pub(crate) reason: String,
@@ -331,6 +331,7 @@ impl CallKind {
             | EventKind::RunCompleted
             | EventKind::RunFailed
             | EventKind::RunCancelled
+            | EventKind::TimedOut
             | EventKind::Transitioned => return None,
         })
     }

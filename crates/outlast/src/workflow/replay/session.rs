@@ -325,7 +325,8 @@ fn may_follow_the_end(kind: EventKind) -> bool {
         | EventKind::ContinuedAsNew
         | EventKind::RunCompleted
         | EventKind::RunFailed
-        | EventKind::RunCancelled => true,
+        | EventKind::RunCancelled
+        | EventKind::TimedOut => true,
         EventKind::RunStarted
         | EventKind::StepScheduled
         | EventKind::StepCompleted

@@ -102,7 +102,8 @@ impl EventDetail {
             EventKind::CancelRequested
             | EventKind::FailureHandled
             | EventKind::RunFailed
-            | EventKind::RunCancelled => data_of::<Reason>(data).map_or(none, |it| EventDetail {
+            | EventKind::RunCancelled
+            | EventKind::TimedOut => data_of::<Reason>(data).map_or(none, |it| EventDetail {
                 reason: Some(it.reason),
                 ..EventDetail::default()
             }),

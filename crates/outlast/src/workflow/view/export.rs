@@ -198,6 +198,10 @@ impl Admin<'_> {
             return Ok(None);
         }
         let events = self.events_of(id, run).await?;
+        // The last event of a machine that timed out is no transition.
+        if events.first().map(|it| it.kind) == Some(EventKind::Transitioned) {
+            return Ok(None);
+        }
         let input = self.input_of(&instance, run, &stored).await?;
         let policies = self.policies(&instance, run, 0, usize::MAX).await?;
         let children = self.child_calls(&instance, run, 0, usize::MAX).await?;

@@ -179,6 +179,7 @@ fn apply(calls: &mut BTreeMap<i32, ChildCall>, event: &Event) {
         | EventKind::RunCompleted
         | EventKind::RunFailed
         | EventKind::RunCancelled
+        | EventKind::TimedOut
         | EventKind::Transitioned => return,
     };
     let (Some(it), Ok(told)) = (calls.get_mut(&call), data_of::<Ended>(&event.data)) else {

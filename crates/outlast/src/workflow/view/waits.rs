@@ -310,6 +310,7 @@ pub fn open_waits(events: &[Event]) -> Vec<OpenWait> {
                     | EventKind::RunCompleted
                     | EventKind::RunFailed
                     | EventKind::RunCancelled
+                    | EventKind::TimedOut
             );
             if is_over {
                 open.clear();
@@ -367,6 +368,7 @@ pub fn open_waits(events: &[Event]) -> Vec<OpenWait> {
             | EventKind::RunCompleted
             | EventKind::RunFailed
             | EventKind::RunCancelled
+            | EventKind::TimedOut
             | EventKind::Transitioned => {}
         }
     }

@@ -12,4 +12,5 @@ mod jobs;
 mod outcomes;
 mod signals;
 mod terminating;
+mod timeouts;
 mod typed_failures;

@@ -11,7 +11,7 @@ use outlast::store::{
     Note, Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest,
     Reconciled, Release, Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary,
     Signal, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Status, StepCountRequest,
-    StepCounts, Store, Terminated, Timestamp, View, Worker, WorkerId, WriteCheck,
+    StepCounts, Store, Terminated, TimedOut, Timestamp, View, Worker, WorkerId, WriteCheck,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -288,6 +288,10 @@ impl<S: Store + Inspect> Store for Through<S> {
 
     async fn fire(&self, max: usize) -> Result<Fired> {
         self.call("fire", self.store.fire(max)).await
+    }
+
+    async fn time_out(&self, max: usize) -> Result<TimedOut> {
+        self.call("time_out", self.store.time_out(max)).await
     }
 
     async fn collect(&self, request: CollectRequest) -> Result<Collected> {

@@ -4,4 +4,5 @@ mod cancelling;
 mod continue_as_new;
 mod engines;
 mod publishing;
+mod timeouts;
 mod views;

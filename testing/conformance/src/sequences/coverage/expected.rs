@@ -1,7 +1,7 @@
 //! The kinds of answers that a run of the default size must have seen.
 
 /// Every kind of answer.
-pub(super) const EXPECTED: [&str; 66] = [
+pub(super) const EXPECTED: [&str; 67] = [
     "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
     "claim: some, claim: none, claim: paused, claim: Conflict",
     "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
@@ -28,6 +28,7 @@ pub(super) const EXPECTED: [&str; 66] = [
     "deregister: removed, deregister: expired, deregister: unknown",
     "reap: returned, reap: failed, reap: removed, reap: more",
     "fire: woke",
+    "time out: ended, time out: running, time out: left a cascade",
     "collect: removed, collect: more",
     "cancel: runnable, cancel: executing, cancel: awaiting_signal, cancel: sleeping",
     "cancel: awaiting_children",

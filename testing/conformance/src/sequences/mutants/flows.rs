@@ -143,6 +143,17 @@ pub(super) fn stay_in_visits(before: &Tables, after: &mut Tables) {
     }
 }
 
+/// Keeps the timeout of the run before a new run.
+pub(super) fn keep_run_timeouts(before: &Tables, after: &mut Tables) {
+    for (id, old) in &before.instances {
+        if let Some(new) = after.instances.get_mut(id)
+            && new.run > old.run
+        {
+            new.run_timeout_at = old.run_timeout_at;
+        }
+    }
+}
+
 /// Makes parents wait for children that were dropped.
 pub(super) fn wait_for_dropped_children(before: &Tables, after: &mut Tables) {
     for (id, old) in &before.instances {

@@ -45,6 +45,12 @@ enum Mutation {
     ClaimsEarly,
     /// I10: deadlines fire five seconds early.
     FiresEarly,
+    /// I10: instances time out five seconds early.
+    TimesOutEarly,
+    /// I3: a timeout leaves the claim of the running step valid.
+    TimesOutWithinTheRevision,
+    /// The timeout of a run goes on in the next run.
+    KeepsRunTimeouts,
     /// A wake leaves the deadline behind.
     KeepsDeadlines,
     /// Defect 14 (docs/protocol.md): crashes are not counted.
@@ -137,7 +143,7 @@ enum Mutation {
     ParksDespiteCancels,
 }
 
-const ALL: [Mutation; 60] = [
+const ALL: [Mutation; 63] = [
     Mutation::ForgetsTheFence,
     Mutation::CountsSiblingsOnce,
     Mutation::CountsOlderRounds,
@@ -153,6 +159,9 @@ const ALL: [Mutation; 60] = [
     Mutation::IgnoresPartitionKeys,
     Mutation::ClaimsEarly,
     Mutation::FiresEarly,
+    Mutation::TimesOutEarly,
+    Mutation::TimesOutWithinTheRevision,
+    Mutation::KeepsRunTimeouts,
     Mutation::KeepsDeadlines,
     Mutation::ForgetsCrashes,
     Mutation::ForgetsAwaitsOnRetry,
@@ -299,6 +308,7 @@ impl Mutant {
             Mutation::AdmitsAllSiblings => family::admit_all_siblings(before, tables),
             Mutation::ForgetsFailures => family::forget_failures(tables),
             Mutation::MovesTheFirstFailure => family::move_first_failures(tables),
+            Mutation::KeepsRunTimeouts => flows::keep_run_timeouts(before, tables),
             Mutation::RenewsWithinTheVisit => flows::stay_in_visits(before, tables),
             Mutation::WaitsForDroppedChildren => flows::wait_for_dropped_children(before, tables),
             Mutation::ForgetsTheFence
@@ -311,6 +321,8 @@ impl Mutant {
             | Mutation::ClaimsEarly
             | Mutation::NotesNoSignalOfRunningSteps
             | Mutation::FiresEarly
+            | Mutation::TimesOutEarly
+            | Mutation::TimesOutWithinTheRevision
             | Mutation::KeepsDeadlines
             | Mutation::ForgetsCrashes
             | Mutation::ForgetsAwaitsOnRetry
@@ -344,6 +356,16 @@ impl Mutant {
             | Mutation::CountsRetriedChildrenOfWorkflows
             | Mutation::HandsOutChildrenOfWorkflows
             | Mutation::ParksDespiteCancels => {}
+        });
+    }
+
+    /// Moves the moments at which instances time out.
+    fn shift_timeouts(&self, to: impl Fn(Timestamp) -> Timestamp) {
+        self.tamper(|tables| {
+            for row in tables.instances.values_mut() {
+                row.timeout_at = row.timeout_at.map(&to);
+                row.run_timeout_at = row.run_timeout_at.map(&to);
+            }
         });
     }
 

@@ -213,6 +213,26 @@ impl Store for Mutant {
         fired
     }
 
+    async fn time_out(&self, max: usize) -> Result<TimedOut> {
+        let before = self.tables();
+        let early = Duration::from_secs(5);
+        if self.is(Mutation::TimesOutEarly) {
+            self.shift_timeouts(|moment| moment - early);
+        }
+        let timed_out = self.model.time_out(max).await;
+        if self.is(Mutation::TimesOutEarly) {
+            self.shift_timeouts(|moment| moment + early);
+        }
+        if self.is(Mutation::TimesOutWithinTheRevision) {
+            self.tamper(|tables| {
+                for (id, row) in &mut tables.instances {
+                    row.revision = before.instances[id].revision;
+                }
+            });
+        }
+        timed_out
+    }
+
     async fn collect(&self, request: CollectRequest) -> Result<Collected> {
         let before = self.tables();
         if self.is(Mutation::CollectsChildrenOfLiveParents) {

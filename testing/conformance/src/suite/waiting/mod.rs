@@ -5,4 +5,5 @@ pub mod fresh_inboxes;
 pub mod signal_or_insert;
 pub mod signals;
 pub mod sleeping;
+pub mod timeouts;
 pub mod timers;

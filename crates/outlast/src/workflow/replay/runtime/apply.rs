@@ -162,6 +162,7 @@ impl Runtime {
             | EventKind::RunCompleted
             | EventKind::RunFailed
             | EventKind::RunCancelled
+            | EventKind::TimedOut
             | EventKind::Transitioned => Ok(false),
         }
     }

@@ -374,6 +374,7 @@ impl RecordedCall {
             | EventKind::RunCompleted
             | EventKind::RunFailed
             | EventKind::RunCancelled
+            | EventKind::TimedOut
             | EventKind::Transitioned => Ok(RecordedCall::Other),
         }
     }

@@ -119,7 +119,10 @@ impl Session {
         let last = runtime.history.last()?.kind;
         let is_over = matches!(
             last,
-            EventKind::RunCompleted | EventKind::RunFailed | EventKind::RunCancelled
+            EventKind::RunCompleted
+                | EventKind::RunFailed
+                | EventKind::RunCancelled
+                | EventKind::TimedOut
         );
         is_over.then(|| {
             let state = cx.claim().state.clone();
