@@ -192,13 +192,13 @@ async fn printed_migrations_make_the_same_schema_as_connecting_and_run_only_once
     assert!(migrations_sql("not plain").is_err());
 }
 
-/// Version 12 is the last one whose functions know no timeouts. A function with another parameter
+/// Version 15 is the last one whose functions know no timeouts. A function with another parameter
 /// is another function.
 #[tokio::test]
 async fn the_functions_that_get_a_timeout_keep_their_grants() {
     let (schema, raw) = (unique_schema(), raw().await);
     let sql = migrations_sql(&schema).unwrap();
-    let (before, _) = sql.split_once("\n-- Migration 13\n").unwrap();
+    let (before, _) = sql.split_once("\n-- Migration 16\n").unwrap();
     raw.batch_execute(before).await.unwrap();
     let role = format!("caller_{schema}");
     let grants = format!(
