@@ -62,9 +62,9 @@ struct DueInstances {
     errors: Vec<String>,
     /// The data of their last events.
     data: Vec<String>,
-    /// Those that a worker runs.
+    /// The instances that a worker runs.
     running: Vec<ClaimRef>,
-    /// Those that have fanned out.
+    /// The instances that have fanned out.
     parents: Vec<ClaimRef>,
     /// Those that have a slot in a window.
     placed: Vec<ClaimRef>,
