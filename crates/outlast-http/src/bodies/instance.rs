@@ -32,7 +32,7 @@ pub(crate) struct InstanceBody {
     pub(crate) attempt: i32,
     /// How often a worker crashed while it ran the step.
     pub(crate) crashes: i32,
-    /// The correlation key. One that is not text is shown like `\x00ff`.
+    /// The correlation key. A key that is not text is shown like `\x00ff`.
     pub(crate) key: Option<String>,
     /// The correlation key in hexadecimal, only if it is not text.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub(crate) struct InstanceBody {
     pub(crate) key_hex: Option<String>,
     /// Whether the instance still holds that key.
     pub(crate) holds_key: bool,
-    /// The partition key. One that is not text is shown like `\x00ff`.
+    /// The partition key. A key that is not text is shown like `\x00ff`.
     pub(crate) partition_key: Option<String>,
     /// The partition key in hexadecimal, only if it is not text.
     #[serde(skip_serializing_if = "Option::is_none")]

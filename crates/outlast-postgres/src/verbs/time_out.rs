@@ -66,9 +66,9 @@ struct DueInstances {
     running: Vec<ClaimRef>,
     /// The instances that have fanned out.
     parents: Vec<ClaimRef>,
-    /// Those that have a slot in a window.
+    /// The instances that have a slot in a window.
     placed: Vec<ClaimRef>,
-    /// Those that do not wait for a slot: they may stand in the line of a partition key.
+    /// The instances that do not wait for a slot: they may stand in the line of a partition key.
     in_line: Vec<ClaimRef>,
 }
 

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 /// The longest wait: [`output`](Handle::output) without a timeout.
-const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+pub(super) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// An instance of `D`: its output, its status, and what can be done with it.
 ///
@@ -286,7 +286,7 @@ impl<D> Outputting<'_, D> {
     ///
     /// After that the answer is [`WaitError::TimedOut`]; the instance continues.
     pub fn timeout(mut self, at_most: Duration) -> Self {
-        self.at_most = at_most.min(FOREVER);
+        self.at_most = at_most;
         self
     }
 }
@@ -332,7 +332,7 @@ impl<'a> Settling<'a> {
     ///
     /// After that the answer is [`WaitError::TimedOut`]; the instance continues.
     pub fn timeout(mut self, at_most: Duration) -> Self {
-        self.at_most = at_most.min(FOREVER);
+        self.at_most = at_most;
         self
     }
 }

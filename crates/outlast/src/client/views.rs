@@ -1,5 +1,6 @@
 //! Reading views: values that workflows publish.
 
+use super::handle::FOREVER;
 use super::{Admin, Client, Handle};
 use crate::error::{LookupError, decode};
 use futures_util::future::BoxFuture;
@@ -128,7 +129,8 @@ impl Admin<'_> {
         at_most: Duration,
     ) -> Result<Option<View>, LookupError> {
         let id = id.into();
-        let deadline = Instant::now() + at_most;
+        // A longer time has no representable end.
+        let deadline = Instant::now() + at_most.min(FOREVER);
         let watch = self.client.hub.watch(id);
         let mut pause = Duration::from_millis(5);
         loop {

@@ -1,5 +1,6 @@
 //! Waiting for an instance, from any node.
 
+use super::handle::FOREVER;
 use super::{Admin, Client};
 use crate::definition::Durable;
 use crate::error::{WaitError, decode};
@@ -68,7 +69,8 @@ impl Client {
         is_reached: impl Fn(Status) -> bool,
         told: impl Fn(&InstanceWatch, Revision) -> Option<T>,
     ) -> Result<WaitEnd<T>, WaitError> {
-        let deadline = Instant::now() + at_most;
+        // A longer time has no representable end.
+        let deadline = Instant::now() + at_most.min(FOREVER);
         let mut watch = self.hub.watch(id);
         let mut pause = FIRST_PAUSE;
         loop {

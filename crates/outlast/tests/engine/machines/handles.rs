@@ -423,6 +423,12 @@ async fn a_wait_without_a_timeout_lasts_until_the_instance_has_ended<S: Store + 
     order.signal(Arrived).await.unwrap();
     let waited = tokio::time::timeout(LONG, waiting).await.unwrap();
     assert_eq!(waited.unwrap(), (Status::Done, 42));
+    // Nor does the longest timeout overflow.
+    let longest = order.output().timeout(Duration::MAX).await;
+    assert_eq!(longest.unwrap(), 42);
+    let admin = engine.client().admin();
+    let longest = admin.wait_ended(order.id(), Duration::MAX).await;
+    assert_eq!(longest.unwrap().status, Status::Done);
 }
 
 async fn a_settled_instance_is_parked_or_has_ended<S: Store + Inspect + Clone>(store: S) {
