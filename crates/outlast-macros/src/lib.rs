@@ -65,6 +65,8 @@ pub fn steps(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// The name is the name of the type in snake case. `#[signal(name = "..")]` gives another. A
 /// signal is stored with its name, so keep the name when you rename the type.
+///
+/// `#[signal(reply = Type)]` makes it a request: a signal that wants a reply of this type.
 #[proc_macro_derive(Signal, attributes(signal))]
 pub fn signal(item: TokenStream) -> TokenStream {
     signal::expand(item.into()).into()

@@ -1,4 +1,4 @@
-//! `#[derive(Signal)]`: the name of a signal.
+//! `#[derive(Signal)]`: the name of a signal, and the type of the reply that it wants.
 
 use crate::errors::Errors;
 use crate::settings::text;
@@ -7,11 +7,18 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
-use syn::{Attribute, Data, DeriveInput, Expr, GenericParam, Lit, LitStr, Meta, Token};
+use syn::{Attribute, Data, DeriveInput, Expr, GenericParam, Lit, LitStr, Meta, Token, Type};
 
 const OWNED: &str = "a signal is stored, so its values are owned: remove the lifetime, and write \
                      `String` instead of `&str`";
-const USAGE: &str = "write `#[signal(name = \"..\")]`";
+const USAGE: &str = "write `#[signal(name = \"..\")]` or `#[signal(reply = Type)]`";
+
+/// What `#[signal(..)]` sets.
+#[derive(Default)]
+struct Settings {
+    name: Option<LitStr>,
+    reply: Option<Type>,
+}
 
 /// Expands `#[derive(Signal)]`.
 pub(crate) fn expand(item: TokenStream) -> TokenStream {
@@ -20,16 +27,25 @@ pub(crate) fn expand(item: TokenStream) -> TokenStream {
         Err(error) => return error.into_compile_error(),
     };
     let mut errors = Errors::default();
-    let name = name(&input.attrs, &mut errors).unwrap_or_else(|| {
+    let settings = settings(&input.attrs, &mut errors);
+    let name = settings.name.unwrap_or_else(|| {
         let name = snake_case(&plain(&input.ident));
         LitStr::new(&name, input.ident.span())
     });
     let ident = &input.ident;
+    let request = settings.reply.map(|reply| {
+        quote! {
+            impl ::outlast::machine::Request for #ident {
+                type Reply = #reply;
+            }
+        }
+    });
     let implementation = check_type(&input, &mut errors).then(|| {
         quote! {
             impl ::outlast::Signal for #ident {
                 const NAME: &'static str = #name;
             }
+            #request
         }
     });
     let errors = errors.into_compile_errors();
@@ -54,51 +70,81 @@ fn check_type(input: &DeriveInput, errors: &mut Errors) -> bool {
     input.generics.params.is_empty()
 }
 
-/// Returns the name that `#[signal(name = "..")]` gives.
-fn name(attrs: &[Attribute], errors: &mut Errors) -> Option<LitStr> {
+/// Reads `#[signal(..)]`. A wrong setting is reported and left out.
+fn settings(attrs: &[Attribute], errors: &mut Errors) -> Settings {
+    let mut settings = Settings::default();
     let mut attrs = attrs.iter().filter(|attr| attr.path().is_ident("signal"));
-    let first = attrs.next()?;
+    let Some(first) = attrs.next() else {
+        return settings;
+    };
     for second in attrs {
         errors.at(second, "`#[signal(..)]` is written twice: remove this one");
     }
     let Meta::List(list) = &first.meta else {
         errors.at(first, USAGE);
-        return None;
+        return settings;
     };
-    match list.parse_args_with(parse_name) {
-        Ok(name) => Some(name),
-        Err(error) => {
-            errors.push(error);
-            None
-        }
+    let read = list.parse_args_with(|input: ParseStream<'_>| settings.read(input));
+    if let Err(error) = read {
+        errors.push(error);
     }
+    settings
 }
 
-fn parse_name(input: ParseStream<'_>) -> syn::Result<LitStr> {
-    if input.is_empty() || input.peek(Lit) {
-        return Err(syn::Error::new(input.span(), USAGE));
+impl Settings {
+    fn read(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        if input.is_empty() || input.peek(Lit) {
+            return Err(syn::Error::new(input.span(), USAGE));
+        }
+        while !input.is_empty() {
+            self.read_one(input)?;
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(())
     }
-    let key = Ident::parse_any(input)?;
-    if key != "name" {
-        let message = format!("`{key}` is unknown: `#[signal(..)]` takes `name = \"..\"`");
-        return Err(syn::Error::new(key.span(), message));
+
+    /// Reads `key = value`.
+    fn read_one(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        let key = Ident::parse_any(input)?;
+        let is_given = match key.to_string().as_str() {
+            "name" => self.name.is_some(),
+            "reply" => self.reply.is_some(),
+            _ => {
+                let message = format!(
+                    "`{key}` is unknown: `#[signal(..)]` takes `name = \"..\"` and `reply = Type`"
+                );
+                return Err(syn::Error::new(key.span(), message));
+            }
+        };
+        if is_given {
+            let message = format!("`{key}` is given twice: remove this one");
+            return Err(syn::Error::new(key.span(), message));
+        }
+        if !input.peek(Token![=]) {
+            let value = if key == "name" { "\"..\"" } else { "Type" };
+            let message = format!("write `{key} = {value}`");
+            return Err(syn::Error::new(key.span(), message));
+        }
+        input.parse::<Token![=]>()?;
+        if key == "reply" {
+            if input.peek(Lit) {
+                let message = "`reply` is a type: write `reply = Type` without quotes";
+                return Err(input.error(message));
+            }
+            self.reply = Some(input.parse()?);
+        } else {
+            let value: Expr = input.parse()?;
+            self.name = Some(text(&key, &value)?);
+        }
+        Ok(())
     }
-    if !input.peek(Token![=]) {
-        return Err(syn::Error::new(key.span(), "write `name = \"..\"`"));
-    }
-    input.parse::<Token![=]>()?;
-    let value: Expr = input.parse()?;
-    let name = text(&key, &value)?;
-    input.parse::<Option<Token![,]>>()?;
-    if !input.is_empty() {
-        return Err(input.error("`#[signal(..)]` takes `name = \"..\"` and nothing else"));
-    }
-    Ok(name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::expand;
+    use super::{USAGE, expand};
     use crate::testing::{assert_expands, code, errors};
     use quote::quote;
 
@@ -131,6 +177,24 @@ mod tests {
             quote! {
                 impl ::outlast::Signal for Decision {
                     const NAME: &'static str = "order-decided";
+                }
+            },
+        );
+    }
+
+    #[test]
+    fn a_signal_with_a_reply_is_a_request() {
+        assert_expands(
+            expand(quote! {
+                #[signal(name = "approve", reply = Option<Receipt>)]
+                struct ApproveOrder;
+            }),
+            quote! {
+                impl ::outlast::Signal for ApproveOrder {
+                    const NAME: &'static str = "approve";
+                }
+                impl ::outlast::machine::Request for ApproveOrder {
+                    type Reply = Option<Receipt>;
                 }
             },
         );
@@ -171,19 +235,13 @@ mod tests {
                  `String` instead of `&str`",
             ),
             ("union Paid { a: u8 }", "a signal is a struct or an enum"),
-            ("#[signal] struct Paid;", "write `#[signal(name = \"..\")]`"),
-            (
-                "#[signal()] struct Paid;",
-                "write `#[signal(name = \"..\")]`",
-            ),
-            (
-                r#"#[signal("paid")] struct Paid;"#,
-                "write `#[signal(name = \"..\")]`",
-            ),
+            ("#[signal] struct Paid;", USAGE),
+            ("#[signal()] struct Paid;", USAGE),
+            (r#"#[signal("paid")] struct Paid;"#, USAGE),
             ("#[signal(name)] struct Paid;", "write `name = \"..\"`"),
             (
                 r#"#[signal(queue = "a")] struct Paid;"#,
-                "`queue` is unknown: `#[signal(..)]` takes `name = \"..\"`",
+                "`queue` is unknown: `#[signal(..)]` takes `name = \"..\"` and `reply = Type`",
             ),
             (
                 "#[signal(name = paid)] struct Paid;",
@@ -199,7 +257,12 @@ mod tests {
             ),
             (
                 r#"#[signal(name = "a", name = "b")] struct Paid;"#,
-                "`#[signal(..)]` takes `name = \"..\"` and nothing else",
+                "`name` is given twice: remove this one",
+            ),
+            ("#[signal(reply)] struct Paid;", "write `reply = Type`"),
+            (
+                r#"#[signal(reply = "u64")] struct Paid;"#,
+                "`reply` is a type: write `reply = Type` without quotes",
             ),
             (
                 r#"#[signal(name = "a")] #[signal(name = "b")] struct Paid;"#,

@@ -28,6 +28,9 @@ pub enum Error {
     /// The signal was not delivered.
     #[error(transparent)]
     Signal(#[from] SignalError),
+    /// The request has no reply.
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// The wait has no result.
     #[error(transparent)]
     Wait(#[from] WaitError),
@@ -132,6 +135,42 @@ pub enum SignalError {
         instance: InstanceId,
     },
     /// The store did not answer, or refused the signal.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a request has no reply.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The code refused the request before anything was recorded.
+    #[error("{request} was rejected: {reason}")]
+    Rejected {
+        /// The name of the request.
+        request: String,
+        /// Why.
+        reason: String,
+    },
+    /// The code that handles the request failed. The instance itself goes on.
+    #[error("{request} failed: {error}")]
+    Failed {
+        /// The name of the request.
+        request: String,
+        /// The error of the code.
+        error: String,
+    },
+    /// The reply does not decode as its type.
+    #[error("instance {id}: {invalid}")]
+    Undecodable {
+        /// The instance.
+        id: InstanceId,
+        /// What does not fit.
+        invalid: Invalid,
+    },
+    /// The instance was not found.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -51,6 +51,7 @@ mod views;
 mod wait;
 
 pub use crate::definition::Address;
+pub use crate::error::RequestError;
 pub use definition::{Admin, Client};
 pub use handle::{Handle, HistoryQuery, Outputting, Settling};
 pub use queries::Listing;

@@ -1,4 +1,4 @@
-//! The traits that users implement: machines and signals.
+//! The traits that users implement: machines, signals and requests.
 
 use super::codec;
 use super::{Context, Failure, History, Outcome, RetryPolicy, StepError};
@@ -184,4 +184,35 @@ pub trait Signal: Serialize + DeserializeOwned + Send + 'static {
     fn to(&self, target: impl Into<Target>) -> Result<NewSignal, Invalid> {
         Ok(NewSignal::new(target.into(), Self::NAME, self.payload()?))
     }
+}
+
+/// A signal that wants a reply.
+///
+/// [`Handle::update`](crate::Handle::update) sends it to code that may change the instance before it
+/// replies. [`Handle::query`](crate::Handle::query) asks code that only reads. Derive it with
+/// [`Signal`](derive@crate::Signal):
+///
+/// ```
+/// use outlast::prelude::*;
+/// use outlast::machine::Request;
+///
+/// #[derive(Signal, Serialize, Deserialize)]
+/// #[signal(reply = Price)]
+/// struct ChangeAddress {
+///     street: String,
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Price(u64);
+///
+/// fn reply_of<R: Request<Reply = Price>>(_: &R) {}
+/// reply_of(&ChangeAddress { street: "Ada Lane 1".into() });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what its reply is",
+    label = "add `#[derive(Signal)]` and `#[signal(reply = ..)]` to the type"
+)]
+pub trait Request: Signal {
+    /// The type of the reply.
+    type Reply: Serialize + DeserializeOwned + Send + 'static;
 }

@@ -59,7 +59,7 @@ mod registered;
 pub use crate::definition::{MissingData, Needs};
 pub use children::{ChildHandle, ChildOf};
 pub use context::Context;
-pub use definition::{Machine, Signal, StepResult};
+pub use definition::{Machine, Request, Signal, StepResult};
 pub use failure::{ErrorValue, Failure, StepError};
 pub use fan_out::{FanOut, fan_out};
 pub use history::{History, Transition, WokenBy};
