@@ -99,6 +99,10 @@ kinds! {
     SignalAwaited = "signal_awaited",
     /// A signal was taken from the inbox.
     SignalConsumed = "signal_consumed",
+    /// A handler of the workflow began to handle an update.
+    UpdateAccepted = "update_accepted",
+    /// The code has answered an update: with a value, a failure or a rejection.
+    UpdateCompleted = "update_completed",
     /// The code asked which version of a change this run has.
     VersionMarked = "version_marked",
     /// The workflow received a cancel.

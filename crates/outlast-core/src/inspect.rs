@@ -7,7 +7,7 @@ use crate::{
     Barrier, CancelRequest, Child, ClosePolicy, DroppedChild, Event, Family, Finding,
     HistoryRequest, InstanceId, Invalid, JoinProgress, Json, MachineOffer, OperationId, Parent,
     Result, Revision, RoundSummary, RunStats, RunSummary, Scope, SignalId, Status,
-    StepCountRequest, StepCounts, Timestamp, Verb, View, WorkerId,
+    StepCountRequest, StepCounts, Timestamp, Update, Verb, View, WorkerId,
 };
 use async_trait::async_trait;
 use std::fmt;
@@ -106,6 +106,12 @@ pub trait Inspect: Send + Sync + 'static {
     ///
     /// At most [`VIEWS_MAX`](crate::limits::VIEWS_MAX). Empty when there is no such instance.
     async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>>;
+
+    /// Returns what became of an update of an instance, by its id; `None` when there is none.
+    ///
+    /// An update without a reply has ended with its instance. One that an operator's retry of the
+    /// instance has left behind stays ended.
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>>;
 
     /// Counts a slice of all instances, in the order of their ids, by step and status.
     ///
@@ -543,8 +549,10 @@ pub struct SignalRow {
     pub name: String,
     /// Its payload; a tombstone has none.
     pub payload: Option<Json>,
-    /// The sender's key against duplicates.
+    /// The sender's key against duplicates. For an update, its id.
     pub dedup_key: Option<String>,
+    /// Whether it is an update: its sender waits for a reply.
+    pub wants_reply: bool,
     /// When it arrived.
     pub inserted_at: Timestamp,
     /// When it was consumed or dropped. It is then a tombstone that only keeps the dedup key.

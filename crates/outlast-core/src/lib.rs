@@ -44,6 +44,7 @@ pub mod mutant;
 mod status;
 mod store;
 pub mod text;
+mod update;
 mod verbs;
 mod view;
 
@@ -71,6 +72,7 @@ pub use json::Json;
 pub use key::KeyText;
 pub use status::{Scope, Status};
 pub use store::{QueueNames, Store};
+pub use update::{NewReply, Reply, ReplyKind, Update, UpdateState};
 pub use verbs::claim::{
     Child, Claim, ClaimOffer, ClaimRequest, Claimed, DroppedChild, HeldClaim, MachineVersion,
     Parent, Signal,

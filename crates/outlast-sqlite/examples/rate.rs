@@ -227,6 +227,7 @@ fn outcome(claim: ClaimRef, links: Links, left: usize, is_flow: bool) -> Commit 
         events,
         position: None,
         views: Vec::new(),
+        replies: Vec::new(),
     }
 }
 

@@ -90,6 +90,7 @@ async fn park(store: &Sqlite, claim: ClaimRef) {
         events: Vec::new(),
         position: None,
         views: Vec::new(),
+        replies: Vec::new(),
     };
     let answers = store.commit(vec![park].into()).await.unwrap().answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));

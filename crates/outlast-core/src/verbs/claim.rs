@@ -255,8 +255,10 @@ pub struct Signal {
     pub name: String,
     /// Its payload.
     pub payload: Json,
-    /// The sender's key against duplicates.
+    /// The sender's key against duplicates. For an update, its id.
     pub dedup_key: Option<String>,
+    /// Whether it is an update: its sender waits for a reply.
+    pub wants_reply: bool,
     /// When it arrived.
     pub inserted_at: Timestamp,
 }

@@ -5,8 +5,8 @@
 
 use crate::limits::{self, AWAITED_NAMES_MAX, BATCH_MAX, CHILDREN_MAX, Hidden};
 use crate::{
-    CancelRequest, Claim, Flowing, InstanceId, Invalid, Join, Json, NewEvent, NewInstance, NewView,
-    QueueNames, Revision, SignalId, Status, Timestamp,
+    CancelRequest, Claim, Flowing, InstanceId, Invalid, Join, Json, NewEvent, NewInstance,
+    NewReply, NewView, QueueNames, Revision, SignalId, Status, Timestamp,
 };
 use std::collections::HashSet;
 use std::fmt;
@@ -46,6 +46,9 @@ pub struct Commit {
     /// Views to write with this outcome or not at all. A value that is stored already stays as it
     /// is, with its revision.
     pub views: Vec<NewView>,
+    /// Replies to updates, written with this outcome or not at all. Each consumes its update, also
+    /// with an outcome that keeps the inbox.
+    pub replies: Vec<NewReply>,
 }
 
 /// The position in the history of a run.
@@ -570,6 +573,7 @@ impl Commit {
                 events: claim.events,
             }),
             views: Vec::new(),
+            replies: Vec::new(),
         }
     }
 
@@ -578,6 +582,7 @@ impl Commit {
         self.outcome.check()?;
         NewEvent::check_all(&self.events)?;
         NewView::check_all(&self.views)?;
+        NewReply::check_all(&self.replies)?;
         let has_no_history =
             self.events.is_empty() && self.position.is_some_and(|it| it.events == 0);
         if has_no_history && !self.views.is_empty() {

@@ -19,6 +19,9 @@ pub struct NewSignal {
     /// It works while the instance is stored, also after its end. For a signal by key: while one
     /// of the latest [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) holders of the key is stored.
     pub dedup_key: Option<String>,
+    /// Whether it is an update: its sender waits for a reply. The dedup key is the id of the
+    /// update, and required.
+    pub wants_reply: bool,
 }
 
 /// The address of a signal.
@@ -125,6 +128,7 @@ impl SignalOrInsert {
             name: self.name.clone(),
             payload: self.payload.clone(),
             dedup_key: self.dedup_key.clone(),
+            wants_reply: false,
         })
     }
 
@@ -143,6 +147,7 @@ impl NewSignal {
             name: name.into(),
             payload,
             dedup_key: None,
+            wants_reply: false,
         }
     }
 
@@ -150,6 +155,12 @@ impl NewSignal {
     pub fn dedup_key(mut self, key: impl Into<KeyText>) -> NewSignal {
         self.dedup_key = Some(key.into().into());
         self
+    }
+
+    /// Makes it an update with this id: its sender waits for a reply.
+    pub fn update(mut self, id: impl Into<KeyText>) -> NewSignal {
+        self.wants_reply = true;
+        self.dedup_key(id)
     }
 
     /// Checks whether it can be stored.
@@ -161,6 +172,10 @@ impl NewSignal {
         }
         match &self.dedup_key {
             Some(key) => limits::check_key("dedup key", key),
+            None if self.wants_reply => Err(Invalid::new(
+                "update",
+                "has no id, under which its reply could be found; give it a dedup key",
+            )),
             None => Ok(()),
         }
     }

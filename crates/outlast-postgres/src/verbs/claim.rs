@@ -214,6 +214,7 @@ pub(crate) fn failing(claim: ClaimRef, failure: Failure) -> Commit {
         events: Vec::new(),
         position: None,
         views: Vec::new(),
+        replies: Vec::new(),
     }
 }
 

@@ -170,6 +170,7 @@ impl Decision {
             },
             position: None,
             views: Vec::new(),
+            replies: Vec::new(),
         }
     }
 

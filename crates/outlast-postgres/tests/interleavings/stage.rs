@@ -378,6 +378,7 @@ impl World {
             events: Vec::new(),
             position: None,
             views: Vec::new(),
+            replies: Vec::new(),
         };
         let committed = self.store.commit(vec![commit].into()).await;
         committed.expect("the outcome is committed");

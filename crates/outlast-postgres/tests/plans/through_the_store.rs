@@ -242,6 +242,7 @@ pub(crate) async fn run_ahead(
                 events,
                 position: None,
                 views: Vec::new(),
+                replies: Vec::new(),
             }
         });
         store

@@ -281,6 +281,7 @@ async fn a_schema_of_the_first_version_keeps_its_rows_when_it_is_migrated() {
         events: Vec::new(),
         position: None,
         views: Vec::new(),
+        replies: Vec::new(),
     };
     let committed = store.commit(vec![commit].into()).await.unwrap();
     let [answer] = &committed.answers[..] else {
@@ -454,6 +455,7 @@ async fn instances_of_every_kind_continue_after_their_columns_are_renamed() {
         events: Vec::new(),
         position: None,
         views: Vec::new(),
+        replies: Vec::new(),
     };
     store.commit(vec![commit].into()).await.unwrap();
     assert_eq!(work::get(&store, running.id).await.status, Status::Done);
@@ -516,6 +518,7 @@ async fn a_claim_from_before_migration_13_is_told_of_later_signals() {
             events: Vec::new(),
             position: None,
             views: Vec::new(),
+            replies: Vec::new(),
         };
         let committed = store.commit(vec![commit].into()).await.unwrap();
         let [Answer::Committed { latest_signal, .. }] = committed.answers[..] else {

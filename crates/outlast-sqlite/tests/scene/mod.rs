@@ -77,6 +77,7 @@ pub(crate) fn done(claim: ClaimRef) -> Commit {
         events: Vec::new(),
         position: None,
         views: Vec::new(),
+        replies: Vec::new(),
     }
 }
 
@@ -94,6 +95,7 @@ pub(crate) fn next(claim: ClaimRef, state: &str, proceed: Proceed) -> Commit {
         events: Vec::new(),
         position: None,
         views: Vec::new(),
+        replies: Vec::new(),
     }
 }
 

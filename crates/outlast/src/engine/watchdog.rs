@@ -138,6 +138,7 @@ impl Watchdog {
             events: Vec::new(),
             position: None,
             views: Vec::new(),
+            replies: Vec::new(),
         };
         let committed = self.node.store().commit(vec![commit].into()).await?;
         self.node.leave_behind(code);

@@ -163,6 +163,7 @@ impl Decided {
             received: None,
             answers_cancel: None,
             views: Vec::new(),
+            replies: Vec::new(),
         }
     }
 

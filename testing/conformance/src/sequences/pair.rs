@@ -210,6 +210,7 @@ impl Pair {
                     events: Vec::new(),
                     position: None,
                     views: Vec::new(),
+                    replies: Vec::new(),
                 };
                 let commits = claimed.claims.iter().map(done).collect();
                 self.send(Call::Commit(commits)).await?;

@@ -54,6 +54,7 @@ pub async fn an_insert_can_claim_its_rows(subject: &Subject) {
         events: Vec::new(),
         position: None,
         views: Vec::new(),
+        replies: Vec::new(),
     };
     subject.commit_all(vec![commit]).await;
     assert_eq!(subject.status(id).await, Status::Done);

@@ -100,6 +100,7 @@ async fn wait_again(
         events: Vec::new(),
         position: None,
         views: Vec::new(),
+        replies: Vec::new(),
     };
     match subject.commit_all(vec![commit]).await.answers.remove(0) {
         Answer::Committed { status, .. } => status,
@@ -529,6 +530,7 @@ pub async fn an_outcome_does_not_consume_signals_of_another_instance(subject: &S
         events: Vec::new(),
         position: None,
         views: Vec::new(),
+        replies: Vec::new(),
     };
     let answers = subject.commit_all(vec![commit]).await.answers;
     assert!(matches!(answers[0], Answer::Committed { .. }));
