@@ -138,6 +138,9 @@ pub const HISTORY_MAX: usize = 50_000;
 /// Number of events from which a workflow learns that its history is long.
 pub const HISTORY_LONG: usize = 10_000;
 
+/// Handlers of updates in one workflow: a park awaits the names of all of them.
+pub const UPDATE_HANDLERS_MAX: usize = 50;
+
 /// Views of one instance: they are read as a whole.
 pub const VIEWS_MAX: usize = 20;
 

@@ -159,6 +159,33 @@ pub enum RequestError {
         /// The error of the code.
         error: String,
     },
+    /// The instance ended, and the request has no reply.
+    #[error("{request} has no reply: instance {instance} ended first")]
+    Ended {
+        /// The name of the request.
+        request: String,
+        /// The instance.
+        instance: InstanceId,
+    },
+    /// The time was up before the reply. The update stays, and can be sent again under its id.
+    #[error("{request} has no reply yet; send it again with the id {id:?} to wait on")]
+    TimedOut {
+        /// The name of the request.
+        request: String,
+        /// The id of the update.
+        id: String,
+    },
+    /// The instance was sent a plain signal under this dedup key, which has no reply.
+    #[error("{request} was not sent: {id:?} is the dedup key of a signal; choose another id")]
+    IdTaken {
+        /// The name of the request.
+        request: String,
+        /// The id.
+        id: String,
+    },
+    /// The update was not delivered.
+    #[error(transparent)]
+    Signal(SignalError),
     /// The reply does not decode as its type.
     #[error("instance {id}: {invalid}")]
     Undecodable {

@@ -47,6 +47,7 @@ mod sentence;
 mod signals;
 mod start;
 mod tree;
+mod updates;
 mod views;
 mod wait;
 
@@ -57,6 +58,7 @@ pub use handle::{Handle, HistoryQuery, Outputting, Settling};
 pub use queries::Listing;
 pub use signals::{Sent, Signalling, SignallingOrStarting};
 pub use tree::{Tree, TreeLimits};
+pub use updates::Updating;
 pub use views::{ViewOf, Viewing};
 
 pub(crate) use definition::Backend;

@@ -11,7 +11,8 @@ use super::value::{SignalTarget, StatePlace, Unreadable, Unwritable, Value};
 use super::{Codec, CodecError};
 use outlast_core::{
     Child, Claim, Error, Event, EventKind, Instance, InstanceId, Json, NewEvent, NewInstance,
-    NewSignal, NewView, Outcome, Revision, SignalOrInsert, SignalRow, Target, View,
+    NewReply, NewSignal, NewView, Outcome, Revision, SignalId, SignalOrInsert, SignalRow, Target,
+    View,
 };
 use std::sync::Arc;
 
@@ -227,6 +228,21 @@ impl Coding {
         Ok(views)
     }
 
+    /// Encodes the replies that an outcome of this claim gives to updates.
+    pub(crate) fn encode_replies(
+        &self,
+        claim: &Claim,
+        mut replies: Vec<NewReply>,
+    ) -> Result<Vec<NewReply>, Unwritable> {
+        if let Some(codec) = self.0.as_deref() {
+            for reply in &mut replies {
+                let value = Value::reply(&claim.machine, claim.id, reply.signal);
+                reply.data = value.encode(codec, &reply.data)?;
+            }
+        }
+        Ok(replies)
+    }
+
     /// Encodes the children that an outcome of this claim starts, each bound to its position.
     ///
     /// A prepared child is bound again.
@@ -398,6 +414,19 @@ impl Coding {
             view.data = data.map_err(|unreadable| unreadable.during(operation))?;
         }
         Ok(())
+    }
+
+    /// Decodes a reply of this machine and instance to this update.
+    pub(crate) fn decode_reply(
+        &self,
+        (machine, id, signal): (&str, InstanceId, SignalId),
+        data: &Json,
+    ) -> Result<Json, Error> {
+        let Some(codec) = &self.0 else {
+            return Ok(data.clone());
+        };
+        let read = Value::reply(machine, id, signal).read(&**codec, data);
+        read.map_err(|unreadable| unreadable.during("update"))
     }
 
     /// Whether the reader must know the correlation key of one of these signals.

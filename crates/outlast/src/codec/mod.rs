@@ -51,7 +51,7 @@ pub use keyring::Keyring;
 pub(crate) use coding::{Coding, plain_outcome, refusal};
 pub(crate) use value::{Unreadable, Unwritable};
 
-use outlast_core::{EventKind, InstanceId};
+use outlast_core::{EventKind, InstanceId, SignalId};
 
 /// Turns values into bytes that may be stored, and back.
 ///
@@ -173,6 +173,11 @@ pub enum Spot<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// The reply to an update.
+    Reply {
+        /// The update.
+        signal: SignalId,
+    },
 }
 
 /// The kind of an encoded value.
@@ -190,6 +195,8 @@ pub enum Kind {
     Event,
     /// The value of a view.
     View,
+    /// The reply to an update.
+    Reply,
 }
 
 impl Kind {
@@ -202,6 +209,7 @@ impl Kind {
             Kind::Error => "error",
             Kind::Event => "event",
             Kind::View => "view",
+            Kind::Reply => "reply",
         }
     }
 }
@@ -271,6 +279,10 @@ impl Spot<'_> {
             Spot::View { name } => {
                 data.push(b'v');
                 put_text(data, name);
+            }
+            Spot::Reply { signal } => {
+                data.push(b'r');
+                data.extend_from_slice(&signal.0.to_be_bytes());
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::envelope::{self, Binding, Envelope, Form};
 use super::{Codec, CodecError, Kind, Place, Spot};
 use outlast_core::limits::{self, ENCODED_BYTES_MAX, ERROR_BYTES_MAX};
-use outlast_core::{Error, Event, InstanceId, Invalid, Json, NewEvent};
+use outlast_core::{Error, Event, InstanceId, Invalid, Json, NewEvent, SignalId};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -159,6 +159,16 @@ impl<'a> Value<'a> {
             name: machine,
             instance: Some(instance),
             exact: ExactPlace::Spot(Spot::View { name }),
+        }
+    }
+
+    /// Creates the place of the reply to an update.
+    pub(super) fn reply(machine: &'a str, instance: InstanceId, signal: SignalId) -> Value<'a> {
+        Value {
+            kind: Kind::Reply,
+            name: machine,
+            instance: Some(instance),
+            exact: ExactPlace::Spot(Spot::Reply { signal }),
         }
     }
 
@@ -429,6 +439,7 @@ impl<'a> Value<'a> {
             Kind::State | Kind::Result | Kind::Error => format!("the {}", self.kind.as_str()),
             Kind::Event => "an event".to_owned(),
             Kind::View => "a view".to_owned(),
+            Kind::Reply => "a reply".to_owned(),
             Kind::Signal => format!("the payload of signal {:?}", self.name),
         };
         let what = match self.instance {

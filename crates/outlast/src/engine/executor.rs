@@ -472,12 +472,16 @@ impl Executor {
         let encoded = coding.encode_outcome(claim, outcome.clone());
         let encoded_events = coding.encode_events(claim, events.clone());
         let encoded_views = coding.encode_views(claim, decided.views);
-        let encoded = encoded.and_then(|outcome| Ok((outcome, encoded_events?, encoded_views?)));
+        let encoded_replies = coding.encode_replies(claim, decided.replies);
+        let encoded = encoded.and_then(|outcome| {
+            Ok((outcome, encoded_events?, encoded_views?, encoded_replies?))
+        });
         let encoded = match encoded {
-            Ok((outcome, events, views)) => Decided {
+            Ok((outcome, events, views, replies)) => Decided {
                 outcome,
                 events,
                 views,
+                replies,
                 received: decided.received,
                 answers_cancel: decided.answers_cancel,
             },
@@ -517,6 +521,7 @@ impl Executor {
         let mut commit = Commit::of(claim, decided.outcome);
         commit.events = decided.events;
         commit.views = decided.views;
+        commit.replies = decided.replies;
         if let Some(received) = decided.received {
             commit.received = received;
         }

@@ -2,12 +2,14 @@
 
 use super::cancel_flag::CancelFlag;
 use super::children::{ChildHandle, ChildOf, SentSignals, readable};
-use super::{Signal, StepError};
+use super::update::{StepReplies, TakeReply, Update};
+use super::{Request, Signal, StepError};
 use crate::client::Client;
 use crate::definition::{Data, Durable, MissingData, Provided};
 use crate::lease::Covered;
 use outlast_core::{
-    Child, Claim, DroppedChild, Error, InstanceId, Invalid, Joined, Json, Parent, Signal as Message,
+    Child, Claim, DroppedChild, Error, InstanceId, Invalid, Joined, Json, NewReply, Parent,
+    ReplyKind, Signal as Message,
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +22,8 @@ pub struct Context {
     surroundings: StepHandles,
     /// The signals that this run of the step has sent to its children.
     sent: SentSignals,
+    /// The replies of this run of the step to updates.
+    replies: Arc<StepReplies>,
 }
 
 /// The engine's part of a context, beside the claim.
@@ -45,6 +49,7 @@ impl Context {
             claim,
             surroundings,
             sent: SentSignals::default(),
+            replies: Arc::default(),
         }
     }
 
@@ -165,6 +170,56 @@ impl Context {
     /// Returns every awaited signal of this type, oldest first.
     pub fn received_all<S: Signal>(&self) -> Result<Vec<S>, StepError> {
         self.received_messages::<S>().collect()
+    }
+
+    /// Returns the oldest update of this type in the inbox, awaited or not, that has no reply yet.
+    ///
+    /// Its reply is stored with the outcome of the step, and consumes it. An update without a
+    /// reply stays in the inbox. But a step that has awaited it and goes on without a reply has
+    /// failed to answer it. With a retry the step sees the same updates again.
+    ///
+    /// An update whose payload does not fit the type is rejected and skipped. So `None` does not
+    /// mean that the time of a wait is up; then [`awaited`](Context::awaited) is empty.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[derive(Signal, Serialize, Deserialize)] #[signal(reply = u64)] struct SetPrice { to: u64 }
+    /// # struct M; #[steps] enum Sale { Open { price: u64 } }
+    /// # impl Machine for M { const NAME: &'static str = "m"; type State = Sale; type Output = ();
+    /// # async fn step(&self, state: Sale, cx: &Context) -> StepResult<Self> {
+    /// let Sale::Open { mut price } = state;
+    /// while let Some(change) = cx.update::<SetPrice>() {
+    ///     let old = std::mem::replace(&mut price, change.to);
+    ///     change.reply(old)?;
+    /// }
+    /// wait_for::<SetPrice>().then(Sale::Open { price })
+    /// # } }
+    /// ```
+    pub fn update<R: Request>(&self) -> Option<Update<R>> {
+        let messages = self.claim.inbox.iter();
+        let updates = messages.filter(|it| it.wants_reply && it.name == R::NAME);
+        for message in updates {
+            if self.replies.has(message.id) {
+                continue;
+            }
+            match readable(&message.payload, "payload").and_then(Json::decode) {
+                Ok(request) => {
+                    let named = (message.id, message.dedup_key.clone());
+                    return Some(Update::new(request, named, self.replies.clone()));
+                }
+                Err(invalid) => {
+                    let reason = format!("its payload does not fit: {invalid}");
+                    let rejected = ReplyKind::Rejected;
+                    self.replies
+                        .take(NewReply::because(message.id, rejected, &reason));
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn replies(&self) -> &StepReplies {
+        &self.replies
     }
 
     fn received_messages<S: Signal>(&self) -> impl Iterator<Item = Result<S, StepError>> {

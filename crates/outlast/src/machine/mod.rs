@@ -55,6 +55,7 @@ mod history;
 mod job;
 mod outcome;
 mod registered;
+mod update;
 
 pub use crate::definition::{MissingData, Needs};
 pub use children::{ChildHandle, ChildOf};
@@ -67,9 +68,11 @@ pub use job::{Doubling, Job, JobError, Perform, RetryPolicy};
 pub use outcome::{
     Outcome, Signals, Wait, done, fail, fail_with, next, retry, sleep, wait_for, wait_for_named,
 };
+pub use update::Update;
 
 pub(crate) use cancel_flag::CancelFlag;
 pub(crate) use codec::decode_state;
 pub(crate) use context::StepHandles;
 pub(crate) use failure::{Trouble, panic_message, write_chain};
 pub(crate) use registered::{Decided, Registered, Registry};
+pub(crate) use update::TakeReply;

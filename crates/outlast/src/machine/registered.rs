@@ -152,6 +152,8 @@ pub(crate) struct Decided {
     pub(crate) answers_cancel: Option<bool>,
     /// The views to write.
     pub(crate) views: Vec<NewView>,
+    /// The replies to write.
+    pub(crate) replies: Vec<NewReply>,
 }
 
 impl Decided {
@@ -194,13 +196,37 @@ impl<M: Machine> RunStep for MachineRunner<M> {
             true => self.0.on_cancel(state, cx).await?,
             false => self.0.step(state, cx).await?,
         };
-        Ok(Decided::of(outcome.record(cx)?))
+        Ok(replying(cx, Decided::of(outcome.record(cx)?)))
     }
 
     async fn on_failure(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble> {
+        // Replies of the failed step are not given: it may run again.
+        cx.replies().taken();
         let outcome = self.0.on_failure(state_of::<M>(cx)?, failure, cx).await?;
-        Ok(Decided::of(outcome.record(cx)?))
+        Ok(replying(cx, Decided::of(outcome.record(cx)?)))
     }
+}
+
+/// Adds the replies of a step to its decision.
+///
+/// A retry gives none, because the step sees the same updates again. Other outcomes but a wait
+/// consume the awaited updates, so those without a reply get an error as theirs.
+fn replying(cx: &Context, mut decided: Decided) -> Decided {
+    let replies = cx.replies().taken();
+    if matches!(decided.outcome, Outcome::Retry { .. }) {
+        return decided;
+    }
+    decided.replies = replies;
+    if !matches!(decided.outcome, Outcome::Wait { .. }) {
+        for update in cx.awaited().filter(|it| it.wants_reply) {
+            if decided.replies.iter().all(|it| it.signal != update.id) {
+                let reason = format!("step {:?} went on without a reply", cx.step());
+                let failed = NewReply::because(update.id, ReplyKind::Failed, &reason);
+                decided.replies.push(failed);
+            }
+        }
+    }
+    decided
 }
 
 /// A workflow; its one step replays its history.

@@ -13,8 +13,8 @@ use super::waiting::Work;
 use super::{FlowError, FlowResult};
 use crate::client::Client;
 use crate::definition::{Data, Durable, MissingData, New, Provided};
-use crate::machine::Signal;
-use outlast_core::{InstanceId, Json, Timestamp, limits};
+use crate::machine::{Signal, TakeReply};
+use outlast_core::{InstanceId, Json, NewReply, Timestamp, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::{self, Display};
@@ -34,6 +34,8 @@ use std::time::{Duration, SystemTime};
 /// | wait for the first of several calls | [`select`](Flow::select) |
 /// | sleep; bound a wait | [`sleep`](Flow::sleep), [`deadline`](Flow::deadline) |
 /// | wait for a signal | [`signal`](Flow::signal) |
+/// | take an update and reply | [`update`](Flow::update), [`on_update`](Flow::on_update) |
+/// | wait for a condition | [`until`](Flow::until) |
 /// | show how far it is | [`publish`](Flow::publish) |
 /// | read the time | [`now`](Flow::now) |
 /// | draw random values | [`random`](Flow::random), [`uuid`](Flow::uuid) |
@@ -51,6 +53,22 @@ struct FlowInner {
     provided: Provided,
 }
 
+impl FlowInner {
+    /// Locks the runtime, and ignores poisoning.
+    ///
+    /// The guarded value is consistent between any two statements, so a panic elsewhere leaves it
+    /// usable.
+    fn lock(&self) -> MutexGuard<'_, Runtime> {
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TakeReply for FlowInner {
+    fn take(&self, reply: NewReply) {
+        self.lock().updates.reply(reply);
+    }
+}
+
 impl Flow {
     pub(super) fn new(runtime: Runtime, client: Option<Client>, provided: Provided) -> Flow {
         Flow(Arc::new(FlowInner {
@@ -60,21 +78,19 @@ impl Flow {
         }))
     }
 
-    /// Locks the runtime, and ignores poisoning.
-    ///
-    /// The guarded value is consistent between any two statements, so a panic elsewhere leaves it
-    /// usable.
     pub(super) fn lock(&self) -> MutexGuard<'_, Runtime> {
-        self.0
-            .runtime
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns the result of a finished call.
     pub(super) fn answer(&self, call: i32) -> FlowResult<Json> {
         let answer = self.lock().answer(call);
         answer.map_err(|error| error.within(self))
+    }
+
+    /// Returns where updates leave their replies.
+    pub(super) fn replies(&self) -> Arc<dyn TakeReply> {
+        self.0.clone()
     }
 
     pub(super) fn client(&self) -> Option<&Client> {

@@ -46,6 +46,7 @@ mod flow;
 mod group;
 mod replay;
 mod select;
+mod updates;
 mod view;
 mod waiting;
 
@@ -57,6 +58,7 @@ pub use flow::{Flow, StepFailure, Uncancellable};
 pub use group::{All, Group};
 pub use outlast_core::BLOCKED;
 pub use select::{Choices, OneOf2, OneOf3, OneOf4, Select, Within};
+pub use updates::{OnUpdate, TakingUpdate, Until, UntilTimeout, UpdateCall};
 pub use view::{
     Blocked, ChildCall, EventDetail, ExportedChild, ExportedEvent, ExportedPolicy, ExportedRun,
     GroupPlace, GroupWait, Handled, OpenWait, Origin, PolicyApplied, TimelineEntry, Waits,

@@ -6,7 +6,8 @@
 use crate::machine::RetryPolicy;
 use crate::workflow::FlowErrorKind;
 use outlast_core::{
-    Child, ClosePolicy, EventKind, InstanceId, Invalid, Json, NewEvent, SignalId, Status, Timestamp,
+    Child, ClosePolicy, EventKind, InstanceId, Invalid, Json, NewEvent, ReplyKind, SignalId, Status,
+    Timestamp,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -211,6 +212,31 @@ pub(crate) struct Ended {
 pub(crate) struct Consumed {
     pub(crate) signal: SignalId,
     pub(crate) payload: Json,
+    /// The id of an update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) update: Option<String>,
+}
+
+/// The data of `UpdateAccepted`.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Accepted {
+    pub(crate) signal: SignalId,
+    /// The id of the update; a plain signal has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) update: Option<String>,
+    pub(crate) payload: Json,
+}
+
+/// The data of `UpdateCompleted`.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct UpdateReply {
+    pub(crate) signal: SignalId,
+    /// The id of the update; a plain signal has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) update: Option<String>,
+    pub(crate) kind: ReplyKind,
+    /// The value, or the reason as a JSON string.
+    pub(crate) reply: Json,
 }
 
 /// The data of `GroupResolved` and `SelectionResolved`.
@@ -323,6 +349,8 @@ impl CallKind {
             }
             EventKind::SignalAwaited | EventKind::SignalConsumed => CallKind::Signal,
             EventKind::RunStarted
+            | EventKind::UpdateAccepted
+            | EventKind::UpdateCompleted
             | EventKind::VersionMarked
             | EventKind::CancelRequested
             | EventKind::FailureHandled

@@ -16,8 +16,10 @@ mod event_log;
 mod open_calls;
 mod record;
 mod registration;
+mod updates;
 mod views;
 
+pub(in crate::workflow) use updates::{Check, Handler, Handling, Starting, refusal, reply_of};
 pub(in crate::workflow) use calls::{
     Answered, Ask, AwaitedCalls, ChildStart, IssuedCall, NewCall, WaitCall, WaitKind,
 };
@@ -31,6 +33,7 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
+use updates::Updates;
 use views::Views;
 
 /// The instance and run that this is about.
@@ -114,6 +117,7 @@ pub(crate) struct Runtime {
     pub(in crate::workflow) handle: Option<tokio::runtime::Handle>,
     pub(in crate::workflow) step_timeout: Duration,
     pub(in crate::workflow) views: Views,
+    pub(in crate::workflow) updates: Updates,
 }
 
 /// Whether steps may run: everything that led to them is written.
@@ -147,6 +151,7 @@ impl Runtime {
                 (_, None) => {}
             }
         }
+        let updates = Updates::of(&history);
         Runtime {
             last_call: first_of.keys().copied().max().unwrap_or(0),
             was_blocked_by: blocked_at_the_end(&history),
@@ -184,6 +189,7 @@ impl Runtime {
             handle: None,
             step_timeout: Duration::MAX,
             views: Views::default(),
+            updates,
         }
     }
 
@@ -200,14 +206,17 @@ impl Runtime {
         &mut self.calls[index_of(call)]
     }
 
-    /// Returns whether an unwritten event exists that steps may depend on.
+    /// Returns whether an unwritten event exists that steps may depend on, or a reply that its
+    /// sender waits for.
     ///
     /// The start of the run is no such event, unless the code has read the time. Nor are starts of
     /// children ([`note_start`](Runtime::note_start)).
     pub(in crate::workflow) fn is_dirty(&self) -> bool {
         let (written, len) = (self.history.written(), self.history.len());
         let only_begun = written == 0 && len == 1 && !self.was_asked_for_now;
-        written + self.unwritten_starts < len && !only_begun || !self.unmarked.is_empty()
+        written + self.unwritten_starts < len && !only_begun
+            || !self.unmarked.is_empty()
+            || self.updates.has_replies()
     }
 
     /// Returns whether a call made here fails with the cancel.

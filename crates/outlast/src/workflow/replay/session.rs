@@ -21,6 +21,7 @@ mod next_action;
 mod park;
 mod start;
 mod steps;
+mod updates;
 
 pub(crate) use end::failed;
 pub(crate) use start::Begun;
@@ -28,6 +29,7 @@ pub(crate) use start::Begun;
 use super::determinism::{self, Violation};
 use super::events::{CallKind, Consumed, Reason, event};
 use super::runtime::MayRun;
+use updates::{RunningHandler, poll_until_stable};
 use crate::machine::{Context, Decided, Trouble};
 use crate::workflow::FlowError;
 use crate::workflow::flow::Flow;
@@ -46,6 +48,8 @@ pub(crate) struct Session {
     /// `None` once the code has ended.
     code: Option<WorkflowFuture>,
     result: Option<Result<Json, FlowError>>,
+    /// The handlers of updates that have not ended, in the order in which they were accepted.
+    handling: Vec<RunningHandler>,
     /// The input of the run, as it is stored.
     input: Json,
     /// The number of rounds that the instance has begun.
@@ -96,7 +100,7 @@ impl Session {
         if self.is_blocked() {
             return Ok(self.block(cx));
         }
-        if !std::mem::replace(&mut self.has_looked, true) && self.result.is_none() {
+        if !std::mem::replace(&mut self.has_looked, true) && !self.is_over() {
             self.look(cx).await?;
         }
         loop {
@@ -134,10 +138,11 @@ impl Session {
     /// Does the next action. Returns the outcome to write, if there is one.
     async fn turn(&mut self, cx: &Context) -> Result<Option<Decided>, Trouble> {
         cx.stay_covered().await;
-        let next = NextAction::next(&self.flow.lock(), &self.inbox, self.result.is_some());
+        let next = NextAction::next(&self.flow.lock(), &self.inbox, self.is_over());
         match next {
             NextAction::CancelRest => self.cancel_rest(cx).await?,
             NextAction::Resolve { wait, resolved } => self.resolve(wait, resolved),
+            NextAction::Accept { place } => self.accept(place),
             NextAction::Consume { call, place } => self.consume(call, place),
             NextAction::RecordFinished => return Ok(self.record_finished()),
             NextAction::RunSteps { due } => self.run_steps(cx, due).await?,
@@ -182,7 +187,7 @@ impl Session {
                 may_follow_the_end(next.kind)
                     || is_end_of_step(next.kind) && runtime.has_made(next.call)
             });
-            if self.result.is_some() && !follows {
+            if self.is_over() && !follows {
                 let expected = runtime.describe_event(runtime.history.known());
                 let after = runtime.last_call();
                 runtime.block(expected, format!("the end of the code, after {after}"));
@@ -190,6 +195,7 @@ impl Session {
             }
             runtime.apply_next()
         };
+        self.start_handler();
         if answers {
             self.run_code();
         }
@@ -201,18 +207,34 @@ impl Session {
         self.apply_next();
     }
 
+    /// Polls the code, and the handlers of updates after it.
     fn run_code(&mut self) {
-        let Some(code) = &mut self.code else {
+        if self.code.is_none() && self.handling.is_empty() {
             return;
-        };
-        let flow = &self.flow;
+        }
+        let (code, handling, flow) = (&mut self.code, &mut self.handling, &self.flow);
+        let mut over = None;
         flow.lock().forget_waiting();
         let (polled, violation) = determinism::poll(
             |cx| {
                 flow.lock().begin_poll(cx.waker());
-                match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
-                    Ok(polled) => polled.map(Ok),
-                    Err(panic) => Poll::Ready(Err(panic)),
+                poll_until_stable(flow, || {
+                    if over.is_none()
+                        && let Some(code) = code
+                    {
+                        over = match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
+                            Ok(Poll::Ready(result)) => Some(Ok(result)),
+                            Ok(Poll::Pending) => None,
+                            Err(panic) => Some(Err(panic)),
+                        };
+                        flow.lock().updates.is_closed |= over.is_some();
+                    }
+                    handling.retain_mut(|handler| handler.poll(flow, cx).is_pending());
+                });
+                let is_over = over.is_some() || code.is_none();
+                match is_over && handling.is_empty() {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
                 }
             },
             || {
@@ -220,8 +242,9 @@ impl Session {
                 kept.into_iter().for_each(Waker::wake);
             },
         );
+        let _: Poll<()> = polled;
         self.violation = self.violation.or(violation);
-        let Poll::Ready(over) = polled else {
+        let Some(over) = over else {
             return;
         };
         self.code = None;
@@ -237,7 +260,7 @@ impl Session {
     /// Returns whether there is a cancel request that the code has not received and can receive.
     fn is_to_hear_cancel(&self, cx: &Context) -> bool {
         cx.claim().is_to_answer_cancel()
-            && self.result.is_none()
+            && !self.is_over()
             && self.flow.lock().cancel_reason().is_none()
     }
 
@@ -278,11 +301,15 @@ impl Session {
     /// Passes the signal at this index of the inbox to the call that waits for it.
     fn consume(&mut self, call: i32, place: usize) {
         let signal = self.inbox.remove(place);
+        if self.refuses(call, &signal) {
+            return;
+        }
         self.flow.lock().consumed.push(signal.id);
         let at = Some(signal.inserted_at);
         let consumed = Consumed {
             signal: signal.id,
             payload: signal.payload,
+            update: signal.dedup_key.filter(|_| signal.wants_reply),
         };
         let kind = EventKind::SignalConsumed;
         self.record(event(kind, Some(call), &signal.name, &consumed, at));
@@ -291,7 +318,9 @@ impl Session {
     /// Creates the decision with an outcome, all unwritten events and all unwritten views.
     fn decided(&self, outcome: Outcome) -> Decided {
         let mut runtime = self.flow.lock();
+        let replies = runtime.record_replies();
         Decided {
+            replies,
             events: runtime.history.take_unwritten(),
             received: Some(runtime.consumed.clone()),
             answers_cancel: Some(self.answers_cancel),
@@ -326,8 +355,10 @@ fn may_follow_the_end(kind: EventKind) -> bool {
         | EventKind::RunCompleted
         | EventKind::RunFailed
         | EventKind::RunCancelled
-        | EventKind::TimedOut => true,
+        | EventKind::TimedOut
+        | EventKind::UpdateCompleted => true,
         EventKind::RunStarted
+        | EventKind::UpdateAccepted
         | EventKind::StepScheduled
         | EventKind::StepCompleted
         | EventKind::StepFailed

@@ -2,11 +2,11 @@
 //!
 //! The session calls it. It changes the run in memory only.
 
-use super::calls::{Answered, CallEnd, WaitKind};
+use super::calls::{Answered, Ask, CallEnd, WaitKind};
 use super::{MayRun, Runtime, index_of};
 use crate::workflow::FlowErrorKind;
 use crate::workflow::replay::events::{
-    CallKind, ChildMessage, Completed, Consumed, Ended, Failed, Outline, Reason, Resolved,
+    Accepted, CallKind, ChildMessage, Completed, Consumed, Ended, Failed, Outline, Reason, Resolved,
     RunStart, Scheduled, WaitData, data, event, failure_kind,
 };
 use outlast_core::{EventKind, Invalid, Json, NewEvent, Timestamp};
@@ -63,6 +63,12 @@ impl Runtime {
         if event.kind == EventKind::CancelRequested {
             let Reason { reason } = data(event)?;
             self.cancelled = Some(reason);
+            return Ok(true);
+        }
+        if event.kind == EventKind::UpdateAccepted {
+            let accepted: Accepted = data(event)?;
+            let (name, expected) = (event.name.clone(), self.describe_event(index));
+            self.accept(&name, accepted, expected);
             return Ok(true);
         }
         if CallKind::of(event.kind).is_none() {
@@ -144,8 +150,13 @@ impl Runtime {
             }
             EventKind::TimerFired => Ok(self.end(index, kind, call, Answered::Well(Json::null()))),
             EventKind::SignalConsumed => {
-                let Consumed { payload, .. } = data(event)?;
-                Ok(self.end(index, kind, call, Answered::Well(payload)))
+                let consumed: Consumed = data(event)?;
+                let is_update = matches!(self.call(call).ask, Ask::Update(_));
+                let answer = match is_update {
+                    true => self.note_update(call, consumed)?,
+                    false => consumed.payload,
+                };
+                Ok(self.end(index, kind, call, Answered::Well(answer)))
             }
             EventKind::GroupResolved | EventKind::SelectionResolved => {
                 let resolved: Resolved = data(event)?;
@@ -155,6 +166,8 @@ impl Runtime {
             EventKind::TimerCancelled => Ok(false),
             EventKind::RunStarted
             | EventKind::CancelRequested
+            | EventKind::UpdateAccepted
+            | EventKind::UpdateCompleted
             | EventKind::VersionMarked
             | EventKind::FailureHandled
             | EventKind::ReplayBlocked

@@ -1,5 +1,6 @@
 //! The calls that the code makes, and the waits that combine them.
 
+use super::updates::Check;
 use crate::machine::RetryPolicy;
 use crate::workflow::FlowErrorKind;
 use crate::workflow::replay::events::{CallKind, Ended, Failed, GroupPosition, Outline, Resolved};
@@ -31,14 +32,14 @@ impl IssuedCall {
     pub(in crate::workflow) fn link(&self) -> &Link {
         match &self.ask {
             Ask::Child(child) => &child.link,
-            Ask::Work | Ask::Timer(_) | Ask::Signal | Ask::Nothing => &NO_LINK,
+            Ask::Work | Ask::Timer(_) | Ask::Signal | Ask::Update(_) | Ask::Nothing => &NO_LINK,
         }
     }
 
     pub(in crate::workflow) fn link_mut(&mut self) -> Option<&mut Link> {
         match &mut self.ask {
             Ask::Child(child) => Some(&mut child.link),
-            Ask::Work | Ask::Timer(_) | Ask::Signal | Ask::Nothing => None,
+            Ask::Work | Ask::Timer(_) | Ask::Signal | Ask::Update(_) | Ask::Nothing => None,
         }
     }
 
@@ -46,7 +47,7 @@ impl IssuedCall {
     pub(in crate::workflow) fn row(&self) -> Option<&NewInstance> {
         match &self.ask {
             Ask::Child(child) => Some(&child.row),
-            Ask::Work | Ask::Timer(_) | Ask::Signal | Ask::Nothing => None,
+            Ask::Work | Ask::Timer(_) | Ask::Signal | Ask::Update(_) | Ask::Nothing => None,
         }
     }
 }
@@ -129,6 +130,8 @@ pub(in crate::workflow) enum Ask {
     Child(Box<ChildStart>),
     Timer(Duration),
     Signal,
+    /// A signal that wants a reply, and the check that its payload fits.
+    Update(Check),
     /// Nothing: a group, which only has members.
     Nothing,
 }

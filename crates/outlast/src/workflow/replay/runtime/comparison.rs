@@ -392,7 +392,15 @@ impl RecordedCall {
                 let us = recorded.after_us?;
                 Some((us != outlast_core::micros(*after), recorded.process))
             }
-            (Ask::Child(_) | Ask::Timer(_) | Ask::Work | Ask::Signal | Ask::Nothing, _) => None,
+            (
+                Ask::Child(_)
+                | Ask::Timer(_)
+                | Ask::Work
+                | Ask::Signal
+                | Ask::Update(_)
+                | Ask::Nothing,
+                _,
+            ) => None,
         }
     }
 

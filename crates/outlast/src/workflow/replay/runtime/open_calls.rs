@@ -16,6 +16,7 @@ impl Runtime {
     /// Forgets the waits before the code is polled; the poll notes them again.
     pub(in crate::workflow) fn forget_waiting(&mut self) {
         self.polled.clear();
+        self.updates.awaits_condition = false;
     }
 
     /// Notes that the code waits for this wait.

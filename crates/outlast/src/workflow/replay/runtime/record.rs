@@ -30,7 +30,7 @@ impl Runtime {
                     let us = outlast_core::micros(*after);
                     (EventKind::TimerScheduled, Some(us))
                 }
-                Ask::Signal => (EventKind::SignalAwaited, None),
+                Ask::Signal | Ask::Update(_) => (EventKind::SignalAwaited, None),
                 Ask::Work | Ask::Child(_) | Ask::Nothing => return None,
             };
             (!call.is_recorded && !is_over(number)).then_some((number, kind, after_us))
@@ -263,6 +263,7 @@ impl Runtime {
         self.unwritten_starts = 0;
         self.consumed.clear();
         self.views.wrote();
+        self.updates.wrote();
     }
 
     /// Takes back events that were not written.

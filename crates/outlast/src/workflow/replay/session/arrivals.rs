@@ -7,7 +7,7 @@
 use super::super::events::{CallKind, ChildMessage, Ended, end_of, event};
 use super::Session;
 use crate::machine::{Context, Trouble};
-use outlast_core::{Child, EventKind, InstanceId, NewEvent, Note, Signal, Timestamp};
+use outlast_core::{Child, EventKind, InstanceId, NewEvent, Note, Signal, SignalId, Timestamp};
 use std::collections::{BTreeSet, HashMap};
 
 impl Session {
@@ -16,6 +16,7 @@ impl Session {
         let mut arrivals = self.ended_children(cx).await?;
         arrivals.extend(self.arrived_timers(cx).await?);
         arrivals.extend(self.arrived_signals());
+        arrivals.extend(self.arrived_updates());
         self.apply_arrivals(arrivals);
         Ok(())
     }
@@ -44,6 +45,11 @@ impl Session {
                         let waiting = super::super::events::WaitData::default();
                         let (kind, call) = (EventKind::TimerFired, Some(arrival.call));
                         self.record(event(kind, call, "", &waiting, Some(arrival.at)));
+                    }
+                }
+                ArrivalKind::Update(signal) => {
+                    if let Some(place) = self.inbox.iter().position(|it| it.id == signal) {
+                        self.accept(place);
                     }
                 }
                 ArrivalKind::Signal(signal) => {
@@ -201,7 +207,10 @@ impl Session {
         let runtime = self.flow.lock();
         let mut arrivals = Vec::new();
         let mut taken: Vec<usize> = Vec::new();
-        for (call, it) in runtime.open().filter(|(_, it)| it.kind == CallKind::Signal) {
+        let signals = runtime.open().filter(|(_, it)| it.kind == CallKind::Signal);
+        // A handler goes before a call of the same name.
+        let signals = signals.filter(|(_, it)| runtime.updates.handler(&it.name).is_none());
+        for (call, it) in signals {
             let mut places = self.inbox.iter().enumerate();
             let found =
                 places.find(|(place, signal)| signal.name == it.name && !taken.contains(place));
@@ -222,6 +231,20 @@ impl Session {
             }
         }
         arrivals
+    }
+
+    /// Returns the updates that a handler takes.
+    fn arrived_updates(&self) -> Vec<Arrival> {
+        let runtime = self.flow.lock();
+        let inbox = self.inbox.iter();
+        let handled = inbox.filter(|signal| runtime.updates.handler(&signal.name).is_some());
+        let arrivals = handled.map(|signal| Arrival {
+            at: signal.inserted_at,
+            // No call waits for it.
+            call: 0,
+            what: ArrivalKind::Update(signal.id),
+        });
+        arrivals.collect()
     }
 
     /// Reads the ids of the awaited children: a park names them, and the code may ask for them.
@@ -288,6 +311,8 @@ enum ArrivalKind {
     /// It counts only while a call waits for it.
     Timer,
     Signal(Signal),
+    /// A handler takes it.
+    Update(SignalId),
 }
 
 impl Arrival {

@@ -99,7 +99,7 @@ impl Session {
 
     /// Returns how the code has ended, with the reason if there is one.
     fn kind_of_end(&self) -> Option<(EventKind, String)> {
-        let error = match self.result.as_ref()? {
+        let error = match self.result.as_ref().filter(|_| self.is_over())? {
             Ok(_) => return Some((EventKind::RunCompleted, String::new())),
             Err(error) => error,
         };

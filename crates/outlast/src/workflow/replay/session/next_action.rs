@@ -19,6 +19,8 @@ pub(super) enum NextAction {
     Fail(String),
     /// Record that a group or a selection is decided.
     Resolve { wait: usize, resolved: NewEvent },
+    /// Start the handler of the update at this index of the inbox.
+    Accept { place: usize },
     /// Pass the signal at this index of the inbox to this call.
     Consume { call: i32, place: usize },
     /// Record the steps that have run.
@@ -55,13 +57,16 @@ impl NextAction {
         if let Some((wait, resolved)) = runtime.resolved_unit() {
             return NextAction::Resolve { wait, resolved };
         }
+        if let Some(place) = runtime.updates.first_in(inbox) {
+            return NextAction::Accept { place };
+        }
         if let Some((call, place)) = awaited_signal(runtime, inbox) {
             return NextAction::Consume { call, place };
         }
         if !runtime.finished.is_empty() {
             return NextAction::RecordFinished;
         }
-        if runtime.waiting().next().is_none() {
+        if runtime.waiting().next().is_none() && !awaits_handlers(runtime) {
             return NextAction::Stray;
         }
         NextAction::of_waiting(runtime)
@@ -108,6 +113,11 @@ impl NextAction {
             false => NextAction::Park,
         }
     }
+}
+
+/// Returns whether the code waits for a condition that the handler of an update can make true.
+fn awaits_handlers(runtime: &Runtime) -> bool {
+    runtime.updates.awaits_condition && runtime.updates.names().next().is_some()
 }
 
 /// Returns whether an awaited child has started and its id is unknown.

@@ -47,8 +47,8 @@ impl Session {
         self.record_all();
         let decided = self.write_recorded();
         debug_assert!(
-            !decided.events.is_empty(),
-            "a write without events is followed by the same write"
+            !decided.events.is_empty() || !decided.replies.is_empty(),
+            "a write without events and replies is followed by the same write"
         );
         decided
     }
@@ -56,12 +56,10 @@ impl Session {
     /// Adds the notes and the waits of the code to the history.
     fn record_all(&mut self) {
         let mut runtime = self.flow.lock();
-        match &self.result {
-            Some(result) => runtime.record_notes(has_survived(result)),
-            None => {
-                runtime.record_notes(true);
-                runtime.record_waiting();
-            }
+        let has_survived = self.result.as_ref().is_none_or(has_survived);
+        runtime.record_notes(has_survived);
+        if !self.is_over() {
+            runtime.record_waiting();
         }
     }
 
@@ -90,10 +88,17 @@ impl Session {
 ///
 /// `started` is the wait whose children this commit starts, and their round.
 fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
-    if let Some(park) = all_of_one_group(runtime, started) {
+    let mut handled = runtime.updates.names().map(str::to_owned).peekable();
+    // An update wakes code that has a handler for it, whatever else is missing.
+    if handled.peek().is_none()
+        && let Some(park) = all_of_one_group(runtime, started)
+    {
         return park;
     }
-    let mut park = Park::default();
+    let mut park = Park {
+        names: handled.collect(),
+        ..Park::default()
+    };
     let mut sets = Vec::new();
     for wait in runtime.waiting() {
         let round = started.filter(|(it, _)| *it == wait);
@@ -204,7 +209,7 @@ impl WakeConditions {
                 continue;
             }
             match &call.ask {
-                Ask::Signal => names.push(call.name.clone()),
+                Ask::Signal | Ask::Update(_) => names.push(call.name.clone()),
                 Ask::Timer(after) => latest = later(latest, (call.due, *after)),
                 Ask::Child(child) => match child.link.found {
                     Some(found) => part.add(child.link.round, child.link.position, Some(found)),

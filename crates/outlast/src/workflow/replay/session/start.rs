@@ -7,7 +7,7 @@ use super::mismatch::blocked;
 use super::{Session, WorkflowFuture};
 use crate::machine::{Context, Decided, Trouble};
 use crate::workflow::flow::Flow;
-use crate::workflow::replay::events::{Consumed, Mismatch, RunStart, data, event};
+use crate::workflow::replay::events::{Accepted, Consumed, Mismatch, RunStart, data, event};
 use crate::workflow::replay::runtime::{Identity, Runtime, blocked_at_the_end};
 use crate::workflow::{FlowError, Workflow};
 use outlast_core::limits::HISTORY_PAGE_MAX;
@@ -83,6 +83,7 @@ impl Session {
             flow,
             code: Some(code),
             result: None,
+            handling: Vec::new(),
             input: Json::null(),
             round: 0,
             inbox: Vec::new(),
@@ -142,12 +143,12 @@ fn unconsumed(mut inbox: Vec<Signal>, history: &[NewEvent]) -> Vec<Signal> {
     if inbox.is_empty() {
         return inbox;
     }
-    let consumed = history
-        .iter()
-        .filter(|event| event.kind == EventKind::SignalConsumed);
-    let consumed: HashSet<SignalId> = consumed
-        .filter_map(|event| Some(data::<Consumed>(event).ok()?.signal))
-        .collect();
+    let consumed = history.iter().filter_map(|event| match event.kind {
+        EventKind::SignalConsumed => Some(data::<Consumed>(event).ok()?.signal),
+        EventKind::UpdateAccepted => Some(data::<Accepted>(event).ok()?.signal),
+        _ => None,
+    });
+    let consumed: HashSet<SignalId> = consumed.collect();
     inbox.retain(|signal| !consumed.contains(&signal.id));
     inbox
 }

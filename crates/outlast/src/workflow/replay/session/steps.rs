@@ -38,7 +38,8 @@ impl Session {
                     || runtime.may_run == MayRun::No
                     || runtime.blocked.is_some()
             };
-            match has_news || self.code.is_none() || self.violation.is_some() {
+            let is_over = self.code.is_none() && self.handling.is_empty();
+            match has_news || is_over || self.violation.is_some() {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -65,7 +66,7 @@ impl Session {
             continues_at_once
         };
         while let Some(recorded) = self.take_finished() {
-            if self.result.is_some() && !self.needs_replay() {
+            if self.is_over() && !self.needs_replay() {
                 // The code has ended without it.
                 self.flow.lock().finished.clear();
                 break;
