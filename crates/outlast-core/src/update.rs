@@ -105,6 +105,16 @@ pub struct Update {
     pub state: UpdateState,
 }
 
+impl Update {
+    /// The stored word of an update whose instance ended without an answer and was retried since.
+    pub const ENDED: &'static str = "ended";
+
+    /// Checks the id of an update, in the text in which it is stored.
+    pub fn check_id(id: &str) -> Result<(), Invalid> {
+        limits::check_key("update", id)
+    }
+}
+
 /// The state of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateState {

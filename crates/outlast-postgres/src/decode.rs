@@ -7,8 +7,8 @@
 use crate::error::Failure;
 use outlast_core::{
     Barrier, CancelRequest, Child, Claim, ClaimRef, ClosePolicy, DroppedChild, Error, Instance,
-    InstanceId, JoinProgress, Joined, Json, Parent, Revision, Scope, Signal, SignalId, SignalRow,
-    Status, Timestamp, Until, WorkerId,
+    InstanceId, JoinProgress, Joined, Json, Parent, Reply, Revision, Scope, Signal, SignalId,
+    SignalRow, Status, Timestamp, Until, Update, UpdateState, WorkerId,
 };
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
@@ -121,6 +121,7 @@ pub(crate) fn signal(row: &Row) -> Result<Signal, Failure> {
         name: column(row, "name")?,
         payload: json(row, "payload")?,
         dedup_key: column(row, "dedup_key")?,
+        wants_reply: column(row, "wants_reply")?,
         inserted_at: time(row, "inserted_at")?,
     })
 }
@@ -132,8 +133,28 @@ pub(crate) fn signal_row(row: &Row) -> Result<SignalRow, Failure> {
         name: column(row, "name")?,
         payload: optional_json(row, "payload")?,
         dedup_key: column(row, "dedup_key")?,
+        wants_reply: column(row, "wants_reply")?,
         inserted_at: time(row, "inserted_at")?,
         consumed_at: optional_time(row, "consumed_at")?,
+    })
+}
+
+pub(crate) fn update(row: &Row) -> Result<Update, Failure> {
+    let kind: Option<&str> = column(row, "reply_kind")?;
+    let has_ended: bool = column(row, "has_ended")?;
+    let state = match kind {
+        Some(Update::ENDED) => UpdateState::Ended,
+        Some(kind) => UpdateState::Replied(Reply {
+            kind: kind.parse()?,
+            data: json(row, "reply")?,
+            at: time(row, "replied_at")?,
+        }),
+        None if has_ended => UpdateState::Ended,
+        None => UpdateState::Pending,
+    };
+    Ok(Update {
+        name: column(row, "name")?,
+        state,
     })
 }
 

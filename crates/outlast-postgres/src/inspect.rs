@@ -14,7 +14,7 @@ use crate::session::tx_settings::TxKind;
 use outlast_core::limits::{COUNT_MAX, PAGE_BYTES_MAX, PAGE_MAX};
 use outlast_core::{
     Child, Count, Filter, Instance, InstanceId, Operation, OperationId, QueueSummary, Result, Rows,
-    SignalId, SignalRow, Status, Timestamp, Worker, WorkerId,
+    SignalId, SignalRow, Status, Timestamp, Update, Worker, WorkerId,
 };
 use tokio_postgres::Row;
 
@@ -52,6 +52,23 @@ pub(crate) async fn signals(
     let read = |row: &Row| fitting(row, decode::signal_row);
     let rows = ask(session, "signals", call, read).await?;
     Ok(first_fitting(rows, PAGE_MAX))
+}
+
+/// Returns what became of an update.
+///
+/// A role without rights to the tables asks the function.
+pub(crate) async fn update(
+    session: &Session,
+    id: InstanceId,
+    update: &str,
+) -> Result<Option<Update>> {
+    Update::check_id(update).map_err(|invalid| invalid.during("update"))?;
+    let statement = match session.enqueue_only {
+        true => statement::TRANSACTION_REPLY,
+        false => statement::INSPECT_UPDATE,
+    };
+    let call = statement.with([value(id.0), value(update)]);
+    look_up(session, "update", call, decode::update).await
 }
 
 pub(crate) async fn children(

@@ -130,8 +130,13 @@ const ENQUEUING: &[&str] = &[
     "signal(text, text, text, jsonb, text)",
     "signal(text, text, text, text, text)",
     "insert_one(text, integer, text, json, text, smallint, bigint, bigint, text, text, text[], text, bigint, bigint)",
-    "deliver_one(bigint, text, text, text, json, text, bigint)",
+    "deliver_one(bigint, text, text, text, json, text, bigint, boolean)",
+    "update(bigint, text, jsonb, text)",
+    "update(text, text, text, jsonb, text)",
 ];
+
+/// The functions that return what became of an update, with the owner's rights.
+const REPLIES: &[&str] = &["reply(bigint, text)", "reply(text, text, text)"];
 
 /// The text of a key of any bytes, for calls and queries in SQL. It reads nothing.
 const KEYS: &[&str] = &["key(bytea)"];
@@ -227,7 +232,8 @@ fn revoke(sql: &mut String, schema: &str, roles: &[(Part, String)]) {
     for sequence in WORKER_SEQUENCES {
         revoke(format!("sequence \"{schema}\".{sequence}"));
     }
-    for function in CLOCK.iter().chain(COUNTING).chain(ENQUEUING).chain(KEYS) {
+    let functions = [CLOCK, COUNTING, ENQUEUING, REPLIES, KEYS];
+    for function in functions.into_iter().flatten() {
         revoke(format!("function \"{schema}\".{function}"));
     }
 }
@@ -267,9 +273,9 @@ impl Part {
 
     fn functions(self) -> impl Iterator<Item = &'static &'static str> {
         let functions: &[&[_]] = match self {
-            Part::Worker => &[CLOCK, COUNTING, ENQUEUING, KEYS],
-            Part::Enqueuer => &[ENQUEUING, KEYS],
-            Part::Reader => &[CLOCK, KEYS],
+            Part::Worker => &[CLOCK, COUNTING, ENQUEUING, REPLIES, KEYS],
+            Part::Enqueuer => &[ENQUEUING, REPLIES, KEYS],
+            Part::Reader => &[CLOCK, REPLIES, KEYS],
         };
         functions.iter().flat_map(|functions| functions.iter())
     }

@@ -23,7 +23,7 @@ use outlast_core::{
     OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
     Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal, SignalId,
     SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
-    Terminated, TimedOut, Timestamp, View, Worker, WorkerId, WriteCheck,
+    Terminated, TimedOut, Timestamp, Update, View, Worker, WorkerId, WriteCheck,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -311,6 +311,10 @@ impl Inspect for Postgres {
 
     async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>> {
         history_events::views(&self.session, id, name).await
+    }
+
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>> {
+        inspect::update(&self.session, id, update).await
     }
 
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {

@@ -6,8 +6,8 @@
 use crate::verbs::effects::ChildPosition;
 use outlast_core::{
     Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, JoinProgress, Json,
-    Operation, OperationId, Parent, Revision, Signal, SignalId, SignalRow, Status, Timestamp,
-    Until, View, Worker, WorkerId,
+    Operation, OperationId, Parent, Reply, Revision, Signal, SignalId, SignalRow, Status,
+    Timestamp, Until, Update, UpdateState, View, Worker, WorkerId,
 };
 use rusqlite::Row;
 use rusqlite::types::{FromSql, Type};
@@ -173,6 +173,7 @@ pub(crate) fn signal(row: &Row<'_>) -> rusqlite::Result<Signal> {
         name: row.get("name")?,
         payload: json(row, "payload")?,
         dedup_key: row.get("dedup_key")?,
+        wants_reply: row.get("wants_reply")?,
         inserted_at: Timestamp(row.get("inserted_at")?),
     })
 }
@@ -184,8 +185,28 @@ pub(crate) fn signal_row(row: &Row<'_>) -> rusqlite::Result<SignalRow> {
         name: row.get("name")?,
         payload: optional_json(row, "payload")?,
         dedup_key: row.get("dedup_key")?,
+        wants_reply: row.get("wants_reply")?,
         inserted_at: Timestamp(row.get("inserted_at")?),
         consumed_at: optional_timestamp(row, "consumed_at")?,
+    })
+}
+
+pub(crate) fn update(row: &Row<'_>) -> rusqlite::Result<Update> {
+    let kind: Option<String> = row.get("reply_kind")?;
+    let has_ended: bool = row.get("has_ended")?;
+    let state = match kind.as_deref() {
+        Some(Update::ENDED) => UpdateState::Ended,
+        Some(_) => UpdateState::Replied(Reply {
+            kind: word(row, "reply_kind")?,
+            data: json(row, "reply")?,
+            at: Timestamp(row.get("replied_at")?),
+        }),
+        None if has_ended => UpdateState::Ended,
+        None => UpdateState::Pending,
+    };
+    Ok(Update {
+        name: row.get("name")?,
+        state,
     })
 }
 

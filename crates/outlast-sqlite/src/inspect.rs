@@ -14,7 +14,7 @@ use crate::verbs::claim::{self, BEFORE_PRIORITIES};
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{
     Child, Count, Instance, InstanceId, Operation, OperationId, QueueSummary, Rows, SignalId,
-    SignalRow, Timestamp, Worker,
+    SignalRow, Timestamp, Update, Worker,
 };
 use rusqlite::{OptionalExtension, Params, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,7 @@ const GET: &str = include_str!("../sql/inspect/instances/get.sql");
 const GET_LISTED: &str = include_str!("../sql/inspect/instances/get_listed.sql");
 const FIND: &str = include_str!("../sql/inspect/instances/find.sql");
 const SIGNALS: &str = include_str!("../sql/inspect/instances/signals.sql");
+const UPDATE: &str = include_str!("../sql/inspect/instances/update.sql");
 const CHILDREN: &str = include_str!("../sql/inspect/families/children.sql");
 const CHILDREN_OF_ROUND: &str = include_str!("../sql/inspect/families/children_of_round.sql");
 const NEXT_QUEUE: &str = include_str!("../sql/inspect/queues/next_queue.sql");
@@ -74,6 +75,13 @@ pub(crate) fn signals(
     let mut statement = tx.prepare(SIGNALS)?;
     let rows = statement.query_map(values, decode::signal_row)?;
     Ok(Rows::cut(rows, PAGE_MAX, SignalRow::bytes)?)
+}
+
+/// Returns what became of an update. One statement, so that it shows one moment.
+pub(crate) fn update(tx: &Tx<'_>, id: InstanceId, update: &str) -> Result<Option<Update>, Fault> {
+    let mut statement = tx.prepare(UPDATE)?;
+    let found = statement.query_row(params![id.0, update], decode::update);
+    Ok(found.optional()?)
 }
 
 pub(crate) fn children(

@@ -28,7 +28,7 @@ use outlast_core::{
     OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
     Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal, SignalId,
     SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
-    Terminated, TimedOut, Timestamp, View, Worker, WorkerId, WriteCheck, limits,
+    Terminated, TimedOut, Timestamp, Update, View, Worker, WorkerId, WriteCheck, limits,
 };
 use rusqlite::ErrorCode;
 use std::fmt;
@@ -569,6 +569,13 @@ impl Inspect for Sqlite {
             history_events::views(tx, id, name.as_deref())
         })
         .await
+    }
+
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>> {
+        self.admit("update", || Update::check_id(update))?;
+        let update = update.to_owned();
+        self.read("update", move |tx| inspect::update(tx, id, &update))
+            .await
     }
 
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {

@@ -480,6 +480,7 @@ async fn instances_of_every_kind_continue_after_the_migration_of_error_values() 
         name: "go".into(),
         payload: Json::null(),
         dedup_key: None,
+        wants_reply: false,
     };
     store.deliver(vec![signal], None).await.unwrap();
     let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
@@ -550,6 +551,7 @@ async fn instances_of_every_kind_continue_after_their_columns_are_renamed() {
         name: "go".into(),
         payload: Json::null(),
         dedup_key: None,
+        wants_reply: false,
     };
     for (key, id) in [("k3", 3), ("k5", 5)] {
         store.deliver(vec![signal(key)], None).await.unwrap();

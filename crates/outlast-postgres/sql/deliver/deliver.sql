@@ -4,6 +4,7 @@
 -- $5 payload  $6 dedup key;  $7 how many unconsumed signals an inbox may hold
 -- $8 the worker to claim for, or null, with  $9 its queues  $10 its machines as 'name/version'
 -- $11 how many holders and former holders of a key are searched for a dedup key
+-- $12 per signal, whether it is an update
 -- guard   the target has not finished and still holds the key of the address; with a worker: its
 --         lease is alive (deliver/lock.sql has locked its row)
 -- locks   own rows, held since deliver/lock.sql: every writer of an inbox holds its instance's
@@ -30,8 +31,9 @@ clock as materialized (
 ),
 given as materialized (
     select nextval('outlast.signals_id_seq') as id, s.*
-      from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
-        as s (target_id, machine, correlation_key, name, payload, dedup_key)
+      from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+                  $12::boolean[])
+        as s (target_id, machine, correlation_key, name, payload, dedup_key, wants_reply)
      where $8::bigint is null
         or exists (select from outlast.workers w
                     where w.id = $8 and w.lease_expires_at > (select now from clock))
@@ -101,8 +103,8 @@ placed as materialized (
       from judged j
 ),
 inserted as (
-    insert into outlast.signals (id, target_id, name, payload, dedup_key, inserted_at)
-    select p.id, p.target_id, p.name, p.payload::json, p.dedup_key, (select now from clock)
+    insert into outlast.signals (id, target_id, name, payload, dedup_key, inserted_at, wants_reply)
+    select p.id, p.target_id, p.name, p.payload::json, p.dedup_key, (select now from clock), p.wants_reply
       from placed p
      where p.fits
 ),

@@ -26,19 +26,19 @@ taken as materialized (
      where i.status = 'executing' and i.written_by = pg_current_xact_id()::xid and i.latest_signal is null
 )
 select t.id, null::bigint as target_id, null::text as name, null::text as payload, null::text as dedup_key,
-       null::timestamptz as inserted_at,
+       null::boolean as wants_reply, null::timestamptz as inserted_at,
        t.revision, t.machine, t.machine_version, t.step, t.state::text as state, t.queue, t.priority, t.attempt,
        t.crashes, t.partition_key, t.correlation_key, t.parent_id, t.parent_round, t.parent_position, t.round, t.awaits,
        t.children_dropped::text as children_dropped, t.eligible_at, t.entered_revision, t.trace, t.joined,
        t.first_failure, t.cancel_requested_at, t.cancel_reason, t.cancel_answered, t.held, t.run, t.events
   from taken t
 union all
-(select s.id, s.target_id, s.name, s.payload::text, s.dedup_key, s.inserted_at,
+(select s.id, s.target_id, s.name, s.payload::text, s.dedup_key, s.wants_reply, s.inserted_at,
         null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
         null, null, null, null, null, null, null, null, null, null, null
    from taken t
   cross join lateral (
-        select s.target_id, s.id, s.name, s.payload, s.dedup_key, s.inserted_at
+        select s.target_id, s.id, s.name, s.payload, s.dedup_key, s.wants_reply, s.inserted_at
           from outlast.signals s
          where s.target_id = t.id and s.consumed_at is null
         offset 0) s

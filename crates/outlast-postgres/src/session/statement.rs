@@ -53,6 +53,8 @@ statements! {
     HISTORY_APPEND = "history/append";
     HISTORY_PUBLISH = "history/publish";
     INBOX_CONSUME = "inbox/consume";
+    INBOX_REPLY = "inbox/reply";
+    INBOX_END_UPDATES = "inbox/end_updates";
     INBOX_CLEAR = "inbox/clear";
     JOIN = "join/join";
     WINDOW_FILL = "window/fill";
@@ -64,6 +66,7 @@ statements! {
     NOTIFY = "notify/notify";
     TRANSACTION_INSERT = "transaction/insert";
     TRANSACTION_SIGNAL = "transaction/signal";
+    TRANSACTION_REPLY = "transaction/reply";
     LEASE_REGISTER = "lease/register";
     LEASE_WAIT_FOR = "lease/wait_for";
     LEASE_HEARTBEAT = "lease/heartbeat";
@@ -115,6 +118,7 @@ statements! {
     INSPECT_LIST_FOUND = "inspect/instances/list_found";
     INSPECT_COUNT = "inspect/instances/count";
     INSPECT_SIGNALS = "inspect/instances/signals";
+    INSPECT_UPDATE = "inspect/instances/update";
     INSPECT_COUNT_BY_STEP = "inspect/instances/count_by_step";
     INSPECT_CHILDREN = "inspect/families/children";
     INSPECT_FAMILY = "inspect/families/family";

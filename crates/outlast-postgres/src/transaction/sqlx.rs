@@ -79,6 +79,7 @@ macro_rules! verbs {
                 .bind(signal.payload.as_str())
                 .bind(signal.dedup_key.as_deref())
                 .bind(SIGNAL_MAX)
+                .bind(signal.wants_reply)
                 .fetch_one(connection)
                 .await
                 .map_err(|error| failed("signal", error))?;

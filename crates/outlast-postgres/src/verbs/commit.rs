@@ -5,7 +5,7 @@
 //! A commit is one pipeline of statements in the order of their locks:
 //!
 //! - lock the rows;
-//! - append events to histories, and write views;
+//! - append events to histories, write views, and reply to updates;
 //! - insert children;
 //! - consume signals;
 //! - write the rows;
@@ -43,12 +43,12 @@ use crate::verbs::effects::{
     Effects, add_if, admitting, clearing, closing, joining, letting_through,
 };
 use outcome::{
-    delay_us, error, has_keyed_children, join, names_literal, parks, received_literal,
-    status_after, step,
+    delay_us, error, has_keyed_children, join, names_literal, number_literal, parks,
+    received_literal, status_after, step, text_literal,
 };
 use outlast_core::{
-    Answer, CancelRequest, ClaimRef, ClosePolicy, Commit, Committed, Join, Outcome, QueueNames,
-    Result, SignalId, Status, Timestamp, Until,
+    Answer, CancelRequest, ClaimRef, ClosePolicy, Commit, Committed, Join, NewReply, Outcome,
+    QueueNames, Result, SignalId, Status, Timestamp, Until,
 };
 use spawn::spawning;
 use std::collections::HashMap;
@@ -190,10 +190,11 @@ fn calls<'a>(batch: &[&'a Commit]) -> Vec<Call<'a>> {
         let all: Vec<ClaimRef> = batch.iter().map(|commit| commit.claim).collect();
         calls.push(statement::COMMIT_LOCK.with([value(ids_of(&all))]));
     }
-    // These four leave the revision alone, so the fence still matches after them. Children become
+    // These five leave the revision alone, so the fence still matches after them. Children become
     // visible with the commit: none of them can end before its parent is parked.
     calls.extend(workflow_outcome::appending(batch));
     calls.extend(workflow_outcome::publishing(batch));
+    calls.extend(replying(batch));
     calls.extend(spawning(batch));
     calls.extend(consuming(batch));
     // Before any row ends: a workflow of this batch may wait for a child that ends in this batch.
@@ -253,7 +254,7 @@ fn looks_before_it_writes(commit: &Commit) -> bool {
         WrittenBy::Proceed => false,
         WrittenBy::Flow | WrittenBy::ContinueAsNew => true,
     };
-    looks || !commit.views.is_empty() || consumes_some(commit)
+    looks || !commit.views.is_empty() || !commit.replies.is_empty() || consumes_some(commit)
 }
 
 /// Returns whether the outcome consumes signals of an inbox that stays.
@@ -290,6 +291,34 @@ fn leaves_its_line(commit: &Commit) -> bool {
 fn claims_where(batch: &[&Commit], condition: impl Fn(&Commit) -> bool) -> Vec<ClaimRef> {
     let commits = batch.iter().filter(|commit| condition(commit));
     commits.map(|commit| commit.claim).collect()
+}
+
+/// Writes replies to updates, which are consumed by that.
+///
+/// Before the look of a park into the inbox, and before an end clears it.
+fn replying<'a>(batch: &[&Commit]) -> Option<Call<'a>> {
+    let mut rows: Vec<&Commit> = batch.to_vec();
+    rows.retain(|commit| !commit.replies.is_empty());
+    if rows.is_empty() {
+        return None;
+    }
+    let [ids, revisions] = claimed(&rows);
+    let signals = rows.iter().map(|row| {
+        let signals = row.replies.iter().map(|reply| Some(reply.signal));
+        number_literal(signals)
+    });
+    let texts = |of: fn(&NewReply) -> &str| {
+        let literal = |row: &&Commit| text_literal(row.replies.iter().map(of));
+        value(rows.iter().map(literal).collect::<Vec<String>>())
+    };
+    Some(statement::INBOX_REPLY.with([
+        ids,
+        revisions,
+        yielding(&rows),
+        value(signals.collect::<Vec<String>>()),
+        texts(|reply| reply.kind.as_str()),
+        texts(|reply| reply.data.as_str()),
+    ]))
 }
 
 /// Consumes exactly the signals that the steps received (I7).

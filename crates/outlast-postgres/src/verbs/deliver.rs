@@ -413,6 +413,7 @@ fn delivering_together<'a>(
         value(claim_for.map(queues)),
         value(claim_for.map(machines)),
         value(HOLDERS_MAX as i64),
+        value(signals.iter().map(|s| s.wants_reply).collect::<Vec<bool>>()),
     ])
 }
 

@@ -154,6 +154,7 @@ pub(crate) fn signal_call(signal: &NewSignal) -> Call<'_> {
         value(signal.payload.as_str()),
         value(signal.dedup_key.as_deref()),
         value(SIGNAL_MAX),
+        value(signal.wants_reply),
     ])
 }
 

@@ -193,11 +193,14 @@ async fn retry_once(
         let calls = [
             statement::OPERATE_LOCK_PARENTS.with([value(ids_of(&claims))]),
             statement::OPERATE_REJOIN.with(references(&claims)),
+            // An update that the end left unanswered stays ended, also when the instance runs
+            // again.
+            statement::INBOX_END_UPDATES.with([value(ids_of(&claims))]),
             statement::OPERATE_RETRY.with(references(&claims)),
             recording(Verb::Retry, note, &bad, None),
         ];
         let answers = transaction.finish(&calls).await?;
-        add_all(&mut woken, &answers[2])?;
+        add_all(&mut woken, &answers[3])?;
     }
     let mut fresh: BTreeSet<InstanceId> = bad.iter().map(LockedInstance::id).collect();
     let answers = ids

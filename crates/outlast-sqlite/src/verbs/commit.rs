@@ -179,6 +179,7 @@ fn write_alone(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer
 fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Fault> {
     let claim = commit.claim;
     let mut kept = KeptClaim::default();
+    reply(tx, commit)?;
     let status = match &commit.outcome {
         Outcome::Next {
             step,
@@ -241,6 +242,21 @@ fn write(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Answer, Faul
         latest_signal: kept.latest_signal,
         at: tx.now,
     })
+}
+
+/// Writes the replies of an outcome that will be written.
+///
+/// They come before the outcome: an answered update is no longer in the inbox that a park looks
+/// into, nor among the signals that an end makes tombstones of.
+fn reply(tx: &Tx<'_>, commit: &Commit) -> Result<(), Fault> {
+    if commit.replies.is_empty() {
+        return Ok(());
+    }
+    // With one writer, the fence holds until the outcome is written.
+    match fence(tx, commit.claim)? {
+        Some(fenced) if !fenced.stops(commit) => inbox::reply(tx, commit.claim.id, &commit.replies),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// What has arrived for a claim that is kept.

@@ -241,7 +241,8 @@ fn put(tx: &Tx<'_>, instance: InstanceId, signal: &NewSignal) -> Result<SignalId
         signal.name,
         signal.payload.as_str(),
         signal.dedup_key,
-        tx.now.0
+        tx.now.0,
+        signal.wants_reply
     ])?;
     Ok(SignalId(tx.connection.last_insert_rowid()))
 }

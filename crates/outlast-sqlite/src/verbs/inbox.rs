@@ -7,7 +7,7 @@
 use crate::decode;
 use crate::error::Fault;
 use crate::tx::Tx;
-use outlast_core::{ClaimRef, InstanceId, Signal, SignalId};
+use outlast_core::{ClaimRef, InstanceId, NewReply, Signal, SignalId};
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashSet;
 
@@ -16,6 +16,8 @@ const HELD: &str = include_str!("../../sql/claim/held.sql");
 const INBOX: &str = include_str!("../../sql/claim/inbox.sql");
 const CONSUME_DELETE: &str = include_str!("../../sql/inbox/consume_delete.sql");
 const CONSUME_TOMBSTONE: &str = include_str!("../../sql/inbox/consume_tombstone.sql");
+const REPLY: &str = include_str!("../../sql/inbox/reply.sql");
+const END_UPDATES: &str = include_str!("../../sql/inbox/end_updates.sql");
 const CLEAR_DELETE: &str = include_str!("../../sql/inbox/clear_delete.sql");
 const CLEAR_TOMBSTONE: &str = include_str!("../../sql/inbox/clear_tombstone.sql");
 
@@ -85,6 +87,29 @@ pub(crate) fn consume(tx: &Tx<'_>, id: InstanceId, received: &[SignalId]) -> Res
                 .execute(params![signal.0, id.0, tx.now.0])?;
         }
     }
+    Ok(())
+}
+
+/// Writes replies to updates, with an outcome whose fence holds.
+///
+/// Each consumes its update. A signal of another instance, a plain one and one with a reply match
+/// no statement.
+pub(crate) fn reply(tx: &Tx<'_>, id: InstanceId, replies: &[NewReply]) -> Result<(), Fault> {
+    for reply in replies {
+        tx.prepare(REPLY)?.execute(params![
+            reply.signal.0,
+            id.0,
+            tx.now.0,
+            reply.kind.as_str(),
+            reply.data.as_str()
+        ])?;
+    }
+    Ok(())
+}
+
+/// Marks the unanswered updates of a finished instance as ended, before it becomes live again.
+pub(crate) fn end_updates(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
+    tx.prepare(END_UPDATES)?.execute([id.0])?;
     Ok(())
 }
 

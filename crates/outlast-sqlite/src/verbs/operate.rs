@@ -10,6 +10,7 @@ use crate::verbs::cascade::CascadeRow;
 use crate::verbs::collect;
 use crate::verbs::effects::Effects;
 use crate::verbs::end_instances::{TargetRow, record, request_cancel, target_row, terminate_one};
+use crate::verbs::inbox;
 use outlast_core::{
     CancelAnswer, Cancelled, CascadeAction, DeleteAnswer, Extent, InstanceId, Note, Parent,
     QueueNames, Retried, RetryAnswer, Status, TerminateAnswer, Terminated, Verb,
@@ -119,6 +120,8 @@ fn retry_one(
     if !matches!(before, Status::Failed | Status::Cancelled) {
         return Ok(RetryAnswer::NotEndedBadly(before));
     }
+    // An update that the end left unanswered stays ended, also when the instance runs again.
+    inbox::end_updates(tx, id)?;
     let (queue, parent) = tx
         .prepare(RETRY)?
         .query_row(params![id.0, tx.now.0], |row| {

@@ -212,6 +212,7 @@ fn presented(row: &SignalRow) -> Option<Signal> {
         name: row.name.clone(),
         payload: row.payload.clone()?,
         dedup_key: row.dedup_key.clone(),
+        wants_reply: row.wants_reply,
         inserted_at: row.inserted_at,
     })
 }

@@ -30,13 +30,15 @@ impl Tables {
         })
     }
 
-    /// Removes an instance with its signals, events, views and operations.
+    /// Removes an instance with its signals, replies, events, views and operations.
     pub(super) fn remove(&mut self, id: InstanceId) {
         self.instances.remove(&id);
         self.histories.remove(&id);
         self.views.remove(&id);
         self.timeouts.remove(&id);
         self.signals.retain(|_, signal| signal.target != id);
+        self.replies
+            .retain(|signal, _| self.signals.contains_key(signal));
         self.operations
             .retain(|operation| operation.instance != Some(id));
     }

@@ -61,9 +61,11 @@ impl Tables {
             events,
             position: _,
             views,
+            replies,
         } = commit;
         self.append(id, events, now);
         self.publish(id, views, now);
+        self.reply(id, replies, now);
         let woken = &mut effects.woken;
         match outcome {
             Outcome::Next {

@@ -116,6 +116,7 @@ impl Tables {
             name: signal.name,
             payload: Some(signal.payload),
             dedup_key: signal.dedup_key,
+            wants_reply: signal.wants_reply,
             inserted_at: now,
             consumed_at: None,
         };

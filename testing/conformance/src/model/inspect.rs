@@ -6,7 +6,7 @@ use outlast_core::{
     Child, Count, Deadline, Event, Family, Filter, HistoryRequest, Inspect, Instance, InstanceId,
     Json, ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, Rows,
     RunStats, RunSummary, SignalId, SignalRow, Status, StepCountRequest, StepCounts, Timestamp,
-    View, Worker, limits,
+    Update, UpdateState, View, Worker, limits,
 };
 use std::collections::BTreeSet;
 
@@ -113,6 +113,11 @@ impl Inspect for Model {
         self.alone("views", |tables, _| Ok(tables.views_of(id, name)))
     }
 
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>> {
+        Update::check_id(update).map_err(|invalid| invalid.during("update"))?;
+        self.alone("update", |tables, _| Ok(tables.update_of(id, update)))
+    }
+
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {
         self.alone("histories", |tables, _| Ok(tables.runs(id)))
     }
@@ -134,6 +139,23 @@ impl Inspect for Model {
 }
 
 impl Tables {
+    fn update_of(&self, id: InstanceId, update: &str) -> Option<Update> {
+        let instance = self.instances.get(&id)?;
+        let is_wanted = |it: &&SignalRow| {
+            it.target == id && it.wants_reply && it.dedup_key.as_deref() == Some(update)
+        };
+        let row = self.signals.values().find(is_wanted)?;
+        let state = match self.replies.get(&row.id) {
+            Some(answer) => answer.clone(),
+            None if instance.status.is_terminal() => UpdateState::Ended,
+            None => UpdateState::Pending,
+        };
+        Some(Update {
+            name: row.name.clone(),
+            state,
+        })
+    }
+
     fn list(&self, request: &ListRequest) -> Result<Page> {
         request.check().map_err(|invalid| invalid.during("list"))?;
         let rows = self.instances.values().rev();

@@ -33,6 +33,7 @@ impl Tables {
             row.cancel = None;
             make_runnable(row, now, &mut retried.woken);
             self.restart_timeouts(id, now);
+            self.end_updates(id);
             self.count_again(id, now);
             self.record(Verb::Retry, id, before, note, None, now);
             RetryAnswer::Retried

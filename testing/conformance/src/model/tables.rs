@@ -3,8 +3,8 @@
 use super::cascade::Cascade;
 use super::effects::Effects;
 use outlast_core::{
-    Error, Event, Instance, InstanceId, Operation, QueueNames, Result, RunStats, Scope, SignalId,
-    SignalRow, Status, Timestamp, View, Worker, WorkerId, limits,
+    Error, Event, Instance, InstanceId, NewReply, Operation, QueueNames, Reply, Result, RunStats,
+    Scope, SignalId, SignalRow, Status, Timestamp, UpdateState, View, Worker, WorkerId, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,6 +14,8 @@ use std::time::Duration;
 pub(crate) struct Tables {
     pub(crate) instances: BTreeMap<InstanceId, Instance>,
     pub(crate) signals: BTreeMap<SignalId, SignalRow>,
+    /// The answers to updates. An update without one has no entry.
+    pub(crate) replies: BTreeMap<SignalId, UpdateState>,
     /// Events by run, then in order.
     pub(crate) histories: BTreeMap<InstanceId, Vec<Event>>,
     /// Views by name.
@@ -90,6 +92,31 @@ impl Tables {
             } else {
                 self.signals.remove(signal);
             }
+        }
+    }
+
+    /// Answers updates of `id`, which consumes them. The first answer stands.
+    pub(super) fn reply(&mut self, id: InstanceId, replies: Vec<NewReply>, now: Timestamp) {
+        for NewReply { signal, kind, data } in replies {
+            let is_update = |row: &SignalRow| row.target == id && row.wants_reply;
+            if self.signals.get(&signal).is_some_and(is_update) {
+                let reply = Reply {
+                    kind,
+                    data,
+                    at: now,
+                };
+                let replied = UpdateState::Replied(reply);
+                self.replies.entry(signal).or_insert(replied);
+                self.consume(id, &[signal], now);
+            }
+        }
+    }
+
+    /// Ends the unanswered updates of `id`, which becomes live again.
+    pub(super) fn end_updates(&mut self, id: InstanceId) {
+        let updates = self.signals.values();
+        for update in updates.filter(|it| it.target == id && it.wants_reply) {
+            self.replies.entry(update.id).or_insert(UpdateState::Ended);
         }
     }
 

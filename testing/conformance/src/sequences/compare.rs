@@ -144,7 +144,9 @@ impl Columns for SignalRow {
     }
 
     fn columns(&self) -> Vec<(&'static str, String)> {
-        let mut columns = columns![self; target, name, dedup_key, inserted_at, consumed_at];
+        let mut columns = columns![
+            self; target, name, dedup_key, wants_reply, inserted_at, consumed_at,
+        ];
         columns.push(("payload", text(self.payload.as_ref())));
         columns
     }

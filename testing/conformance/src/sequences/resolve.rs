@@ -328,6 +328,7 @@ impl Sender {
                 events: events(decision.events, decision.claim, now),
                 position: position(decision.claim, row),
                 views: views(decision.events, decision.claim),
+                replies: Vec::new(),
             });
         }
         keep_keys_apart(&mut commits, state);

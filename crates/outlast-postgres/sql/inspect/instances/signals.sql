@@ -10,7 +10,7 @@
 -- the bound is read.
 with recursive
 page as materialized (
-    select s.ctid as place, s.id, s.target_id, s.name, s.payload, s.dedup_key, s.inserted_at, s.consumed_at
+    select s.ctid as place, s.id, s.target_id, s.name, s.payload, s.dedup_key, s.wants_reply, s.inserted_at, s.consumed_at
       from (select r.ctid, r.* from outlast.signals r where r.target_id = $1 and r.consumed_at is null
             union all
             select r.ctid, r.* from outlast.signals r
@@ -41,7 +41,7 @@ fitting (place, bytes) as (
 last_fitting as materialized (
     select (select l.ids[max(f.place)] from listed l) as id from fitting f
 )
-select p.id, p.target_id, p.name, p.dedup_key, p.inserted_at, p.consumed_at, e.fits,
+select p.id, p.target_id, p.name, p.dedup_key, p.wants_reply, p.inserted_at, p.consumed_at, e.fits,
        case when e.fits then p.payload::text end as payload
   from page p
  cross join lateral (select p.id <= (select l.id from last_fitting l) as fits) e

@@ -10,7 +10,7 @@ use crate::tx::Tx;
 use crate::verbs::effects::partition_line;
 use crate::verbs::effects::{ChildPosition, Ended};
 use outlast_core::{
-    CancelRequest, ClaimRef, Commit, InstanceId, QueueNames, SignalId, Status, Timestamp,
+    CancelRequest, ClaimRef, Commit, InstanceId, Outcome, QueueNames, SignalId, Status, Timestamp,
 };
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -61,6 +61,19 @@ impl FencedRow {
     pub(super) fn meets_cancel(&self, commit: &Commit) -> bool {
         let pending = self.cancel.as_ref().is_some_and(|cancel| !cancel.answered);
         pending && !commit.answers_cancel
+    }
+
+    /// Whether a pending cancel keeps the outcome from being written.
+    ///
+    /// A park of a workflow would sleep through the cancel. Children that it starts would be in
+    /// the history, but not in the rounds that the cascade of the cancel covers
+    /// (docs/decisions/0029).
+    pub(super) fn stops(&self, commit: &Commit) -> bool {
+        let is_flow = matches!(commit.outcome, Outcome::Flow { .. });
+        let begins = commit.outcome.park().is_some() || commit.outcome.begins_round();
+        #[cfg(outlast_mutants)]
+        let begins = begins && !outlast_core::mutant::is("flow-passes-over-a-cancel");
+        is_flow && begins && self.meets_cancel(commit)
     }
 
     /// Runs the follow-up work of an instance that is live and no longer executing.

@@ -47,14 +47,7 @@ pub(super) fn flow(
     let Some(fenced) = fence(tx, commit.claim)? else {
         return Ok(None);
     };
-    // A park would sleep through the cancel. Children that it starts would be in the history, but
-    // not in the rounds that the cascade of the cancel covers (docs/decisions/0029).
-    let goes_on_alone = children.is_empty() && commit.outcome.park().is_none();
-    let comes_after_cancel = !goes_on_alone && fenced.meets_cancel(commit);
-    #[cfg(outlast_mutants)]
-    let comes_after_cancel =
-        comes_after_cancel && !outlast_core::mutant::is("flow-passes-over-a-cancel");
-    if comes_after_cancel {
+    if fenced.stops(commit) {
         kept.cancel = fenced.cancel;
         return Ok(None);
     }

@@ -467,6 +467,10 @@ impl Inspect for Mutant {
         self.model.history(request).await
     }
 
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>> {
+        self.model.update(id, update).await
+    }
+
     async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>> {
         self.model.views(id, name).await
     }
