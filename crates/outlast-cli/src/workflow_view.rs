@@ -118,6 +118,8 @@ fn detail_text(detail: &EventDetail, now: Timestamp) -> String {
         version,
         expected,
         found,
+        update,
+        reply,
         transition,
     } = detail;
     if let Some(transition) = transition {
@@ -132,6 +134,8 @@ fn detail_text(detail: &EventDetail, now: Timestamp) -> String {
         on_parent_close
             .filter(|policy| *policy != ClosePolicy::Abandon)
             .map(|policy| format!("{policy} when its parent finishes")),
+        update.as_ref().map(|id| format!("update {id}")),
+        reply.map(|kind| kind.as_str().to_owned()),
         reason.clone(),
         failed.map(|call| format!("call {call} failed")),
         winner.map(|member| format!("member {} was first", member + 1)),

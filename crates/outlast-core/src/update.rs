@@ -99,6 +99,8 @@ pub struct Reply {
 /// What became of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
+    /// The id of its signal.
+    pub signal: SignalId,
     /// Its name.
     pub name: String,
     /// Its state.

@@ -153,6 +153,7 @@ pub(crate) fn update(row: &Row) -> Result<Update, Failure> {
         None => UpdateState::Pending,
     };
     Ok(Update {
+        signal: column(row, "id").map(SignalId)?,
         name: column(row, "name")?,
         state,
     })

@@ -205,6 +205,7 @@ pub(crate) fn update(row: &Row<'_>) -> rusqlite::Result<Update> {
         None => UpdateState::Pending,
     };
     Ok(Update {
+        signal: SignalId(row.get("id")?),
         name: row.get("name")?,
         state,
     })

@@ -458,6 +458,8 @@ impl From<Event> for EventBody {
             deadline: detail.deadline.map(Moment),
             policy: detail.on_parent_close,
             group: detail.group.map(PlaceBody::from),
+            update: detail.update,
+            reply: detail.reply.map(ReplyKind::as_str),
             reason: detail.reason,
             expected: detail.expected,
             found: detail.found,

@@ -28,6 +28,7 @@ const MOMENTS = {
   run_started: ['started', 'flow'], failure_handled: ['failure handled', 'warning'], version_marked: ['version marked', 'flow'],
   cancel_requested: ['cancel requested', 'warning', true], replay_blocked: ['replay blocked', 'failed', true], child_messaged: ['child signalled', 'flow'],
   policy_applied: ['close policy applied to a child of an earlier run', 'warning'],
+  update_accepted: ['update accepted', 'flow'], update_completed: ['update answered', 'flow'],
   continued_as_new: ['continued as new', 'done', true], run_completed: ['completed', 'done', true], run_failed: ['failed', 'failed', true], run_cancelled: ['cancelled', 'cancelled', true], timed_out: ['timed out', 'failed', true],
 };
 const HUES = { step: 'executing', activity: 'done', child: 'awaiting_children', timer: 'sleeping', signal: 'awaiting_signal', all: 'flow', select: 'flow' };

@@ -169,12 +169,12 @@ impl Admin<'_> {
             Some(Delivery::Delivered { instance, .. } | Delivery::Duplicate { instance }) => {
                 Ok(*instance)
             }
-            Some(Delivery::InboxFull { instance }) => Err(RequestError::Signal(
-                SignalError::InboxFull {
+            Some(Delivery::InboxFull { instance }) => {
+                Err(RequestError::Signal(SignalError::InboxFull {
                     signal: request,
                     instance: *instance,
-                },
-            )),
+                }))
+            }
             Some(Delivery::NoTarget) | None => {
                 let found = self.client.resolve(target.clone()).await?;
                 let found = match found {

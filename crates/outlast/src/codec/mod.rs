@@ -392,6 +392,12 @@ mod tests {
             at(Spot::Whole),
             at(Spot::View { name: "a" }),
             at(Spot::View { name: "b" }),
+            at(Spot::Reply {
+                signal: SignalId(1),
+            }),
+            at(Spot::Reply {
+                signal: SignalId(2),
+            }),
             event(1, 1, done, Some(1), "a"),
             event(2, 1, done, Some(1), "a"),
             event(1, 2, done, Some(1), "a"),

@@ -473,9 +473,8 @@ impl Executor {
         let encoded_events = coding.encode_events(claim, events.clone());
         let encoded_views = coding.encode_views(claim, decided.views);
         let encoded_replies = coding.encode_replies(claim, decided.replies);
-        let encoded = encoded.and_then(|outcome| {
-            Ok((outcome, encoded_events?, encoded_views?, encoded_replies?))
-        });
+        let encoded = encoded
+            .and_then(|outcome| Ok((outcome, encoded_events?, encoded_views?, encoded_replies?)));
         let encoded = match encoded {
             Ok((outcome, events, views, replies)) => Decided {
                 outcome,

@@ -8,8 +8,8 @@ use crate::error::SetupError;
 use crate::workflow::{Begun, Session, Workflow};
 use async_trait::async_trait;
 use outlast_core::{
-    Claim, Invalid, MachineOffer, MachineVersion, NewEvent, NewView, Outcome, SignalId,
-    WORKFLOW_STEP, limits,
+    Claim, Invalid, MachineOffer, MachineVersion, NewEvent, NewReply, NewView, Outcome, ReplyKind,
+    SignalId, WORKFLOW_STEP, limits,
 };
 use std::collections::HashMap;
 use std::sync::Arc;

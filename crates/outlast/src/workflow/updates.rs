@@ -311,4 +311,3 @@ impl Future for UntilTimeout<'_> {
         timer.map(|passed| passed.map(|()| false))
     }
 }
-

@@ -151,6 +151,7 @@ impl Tables {
             None => UpdateState::Pending,
         };
         Some(Update {
+            signal: row.id,
             name: row.name.clone(),
             state,
         })

@@ -2,7 +2,7 @@
 -- Parameters: 1 instance, 2 id of the update.
 -- Index: signals_dedup, primary key of instances.
 -- Bound: one row.
-select signals.name, signals.reply_kind, signals.reply, signals.replied_at,
+select signals.id, signals.name, signals.reply_kind, signals.reply, signals.replied_at,
     instances.finished_at is not null as has_ended
 from signals
 join instances on instances.id = signals.target_id

@@ -6,8 +6,8 @@
 use crate::machine::RetryPolicy;
 use crate::workflow::FlowErrorKind;
 use outlast_core::{
-    Child, ClosePolicy, EventKind, InstanceId, Invalid, Json, NewEvent, ReplyKind, SignalId, Status,
-    Timestamp,
+    Child, ClosePolicy, EventKind, InstanceId, Invalid, Json, NewEvent, ReplyKind, SignalId,
+    Status, Timestamp,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};

@@ -19,10 +19,10 @@ mod registration;
 mod updates;
 mod views;
 
-pub(in crate::workflow) use updates::{Check, Handler, Handling, Starting, refusal, reply_of};
 pub(in crate::workflow) use calls::{
     Answered, Ask, AwaitedCalls, ChildStart, IssuedCall, NewCall, WaitCall, WaitKind,
 };
+pub(in crate::workflow) use updates::{Check, Handler, Handling, Starting, refusal, reply_of};
 
 use super::events::{CallKind, Failed, Marked, Mismatch, data, fnv};
 use crate::workflow::FlowError;

@@ -29,7 +29,6 @@ pub(crate) use start::Begun;
 use super::determinism::{self, Violation};
 use super::events::{CallKind, Consumed, Reason, event};
 use super::runtime::MayRun;
-use updates::{RunningHandler, poll_until_stable};
 use crate::machine::{Context, Decided, Trouble};
 use crate::workflow::FlowError;
 use crate::workflow::flow::Flow;
@@ -39,6 +38,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Poll, Waker};
+use updates::{RunningHandler, poll_until_stable};
 
 type WorkflowFuture = Pin<Box<dyn Future<Output = Result<Json, FlowError>> + Send>>;
 

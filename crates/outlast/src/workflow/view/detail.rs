@@ -6,10 +6,11 @@
 use super::waits::GroupPlace;
 use crate::machine::Transition;
 use crate::workflow::replay::events::{
-    ChildMessage, Ended, Failed, Marked, Mismatch, Reason, Resolved, Scheduled, WaitData,
+    Accepted, ChildMessage, Consumed, Ended, Failed, Marked, Mismatch, Reason, Resolved, Scheduled,
+    UpdateReply, WaitData,
 };
 use crate::workflow::replay::events::{GroupPosition, data_of};
-use outlast_core::{ClosePolicy, Event, EventKind, InstanceId, Timestamp};
+use outlast_core::{ClosePolicy, Event, EventKind, InstanceId, ReplyKind, Timestamp};
 
 /// The readable facts of an event. A fact that is missing or unreadable is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +39,10 @@ pub struct EventDetail {
     pub expected: Option<String>,
     /// What the code has instead.
     pub found: Option<String>,
+    /// The id of an update that was taken or answered.
+    pub update: Option<String>,
+    /// How an update was answered. A reply that is no value has its text in `reason`.
+    pub reply: Option<ReplyKind>,
     /// The outcome of a machine's step.
     pub transition: Option<Transition>,
 }
@@ -89,6 +94,25 @@ impl EventDetail {
                     ..EventDetail::default()
                 })
             }
+            EventKind::UpdateAccepted => data_of::<Accepted>(data).map_or(none, |it| EventDetail {
+                update: it.update,
+                ..EventDetail::default()
+            }),
+            EventKind::SignalConsumed => data_of::<Consumed>(data).map_or(none, |it| EventDetail {
+                update: it.update,
+                ..EventDetail::default()
+            }),
+            EventKind::UpdateCompleted => {
+                data_of::<UpdateReply>(data).map_or(none, |it| EventDetail {
+                    update: it.update,
+                    reply: Some(it.kind),
+                    reason: match it.kind {
+                        ReplyKind::Done => None,
+                        ReplyKind::Failed | ReplyKind::Rejected => it.reply.decode().ok(),
+                    },
+                    ..EventDetail::default()
+                })
+            }
             EventKind::GroupResolved | EventKind::SelectionResolved => data_of::<Resolved>(data)
                 .map_or(none, |it| EventDetail {
                     failed: it.failed,
@@ -126,7 +150,6 @@ impl EventDetail {
             | EventKind::StepCompleted
             | EventKind::TimerFired
             | EventKind::TimerCancelled
-            | EventKind::SignalConsumed
             | EventKind::ContinuedAsNew
             | EventKind::RunCompleted => none,
         }

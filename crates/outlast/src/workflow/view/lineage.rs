@@ -171,6 +171,8 @@ fn apply(calls: &mut BTreeMap<i32, ChildCall>, event: &Event) {
         | EventKind::TimerCancelled
         | EventKind::SignalAwaited
         | EventKind::SignalConsumed
+        | EventKind::UpdateAccepted
+        | EventKind::UpdateCompleted
         | EventKind::VersionMarked
         | EventKind::CancelRequested
         | EventKind::FailureHandled

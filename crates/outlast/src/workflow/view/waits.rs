@@ -360,6 +360,8 @@ pub fn open_waits(events: &[Event]) -> Vec<OpenWait> {
             | EventKind::GroupAwaited
             | EventKind::SelectionAwaited
             | EventKind::ChildMessaged
+            | EventKind::UpdateAccepted
+            | EventKind::UpdateCompleted
             | EventKind::VersionMarked
             | EventKind::CancelRequested
             | EventKind::FailureHandled

@@ -6,8 +6,8 @@ use super::calls::{Answered, Ask, CallEnd, WaitKind};
 use super::{MayRun, Runtime, index_of};
 use crate::workflow::FlowErrorKind;
 use crate::workflow::replay::events::{
-    Accepted, CallKind, ChildMessage, Completed, Consumed, Ended, Failed, Outline, Reason, Resolved,
-    RunStart, Scheduled, WaitData, data, event, failure_kind,
+    Accepted, CallKind, ChildMessage, Completed, Consumed, Ended, Failed, Outline, Reason,
+    Resolved, RunStart, Scheduled, WaitData, data, event, failure_kind,
 };
 use outlast_core::{EventKind, Invalid, Json, NewEvent, Timestamp};
 use std::collections::BTreeSet;

@@ -366,6 +366,8 @@ impl RecordedCall {
             | EventKind::TimerFired
             | EventKind::TimerCancelled
             | EventKind::SignalConsumed
+            | EventKind::UpdateAccepted
+            | EventKind::UpdateCompleted
             | EventKind::VersionMarked
             | EventKind::CancelRequested
             | EventKind::FailureHandled

@@ -4,9 +4,9 @@
 //! same replies again; the events of the history tell which of them are written.
 
 use super::Runtime;
+use crate::workflow::FlowError;
 use crate::workflow::flow::Flow;
 use crate::workflow::replay::events::{Accepted, Consumed, UpdateReply, data, event};
-use crate::workflow::FlowError;
 use futures_util::future::BoxFuture;
 use outlast_core::limits::UPDATE_HANDLERS_MAX;
 use outlast_core::{EventKind, Invalid, Json, NewEvent, NewReply, ReplyKind, Signal, SignalId};
@@ -217,9 +217,10 @@ impl Runtime {
     /// Adds the events of new replies to the history, and returns the replies to write.
     pub(in crate::workflow) fn record_replies(&mut self) -> Vec<NewReply> {
         let pending = self.updates.replies.iter_mut();
-        let new = pending.filter(|it| !std::mem::replace(&mut it.is_recorded, true));
-        let events: Vec<NewEvent> = new
+        let events: Vec<NewEvent> = pending
+            .filter(|it| !it.is_recorded)
             .map(|it| {
+                it.is_recorded = true;
                 let NewReply { signal, kind, data } = it.reply.clone();
                 let taken = self.updates.taken.get(&signal).cloned();
                 let (name, update) = taken.unwrap_or_default();
@@ -247,10 +248,7 @@ impl Runtime {
 }
 
 /// Returns the reply of a handler that has ended.
-pub(in crate::workflow) fn reply_of(
-    signal: SignalId,
-    result: Result<Json, FlowError>,
-) -> NewReply {
+pub(in crate::workflow) fn reply_of(signal: SignalId, result: Result<Json, FlowError>) -> NewReply {
     match result {
         Ok(data) => NewReply {
             signal,
