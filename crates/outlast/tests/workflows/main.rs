@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod support;
+mod updates;
 
 mod calls;
 mod children;

@@ -318,9 +318,9 @@ impl Session {
     /// Creates the decision with an outcome, all unwritten events and all unwritten views.
     fn decided(&self, outcome: Outcome) -> Decided {
         let mut runtime = self.flow.lock();
-        let replies = runtime.record_replies();
+        runtime.record_replies();
         Decided {
-            replies,
+            replies: runtime.replies(),
             events: runtime.history.take_unwritten(),
             received: Some(runtime.consumed.clone()),
             answers_cancel: Some(self.answers_cancel),

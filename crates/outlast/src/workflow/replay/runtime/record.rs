@@ -206,10 +206,11 @@ impl Runtime {
         self.waits[call.wait as usize].kind == WaitKind::Launch
     }
 
-    /// Adds events for handled failures and for versions of changes.
+    /// Adds events for replies to updates, for handled failures and for versions of changes.
     ///
-    /// Both are known once the code has made a call or ended.
+    /// The last two are known once the code has made a call or ended.
     pub(in crate::workflow) fn record_notes(&mut self, has_survived: bool) {
+        self.record_replies();
         for (change, version) in std::mem::take(&mut self.unmarked) {
             let marked = Marked { version };
             self.history.push(event(

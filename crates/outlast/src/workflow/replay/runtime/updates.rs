@@ -214,8 +214,8 @@ impl Runtime {
         Ok(answer)
     }
 
-    /// Adds the events of new replies to the history, and returns the replies to write.
-    pub(in crate::workflow) fn record_replies(&mut self) -> Vec<NewReply> {
+    /// Adds the events of new replies to the history.
+    pub(in crate::workflow) fn record_replies(&mut self) {
         let pending = self.updates.replies.iter_mut();
         let events: Vec<NewEvent> = pending
             .filter(|it| !it.is_recorded)
@@ -242,6 +242,10 @@ impl Runtime {
                 self.history.note_known();
             }
         }
+    }
+
+    /// Returns the replies to write.
+    pub(in crate::workflow) fn replies(&self) -> Vec<NewReply> {
         let replies = self.updates.replies.iter();
         replies.map(|it| it.reply.clone()).collect()
     }
