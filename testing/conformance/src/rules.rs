@@ -672,6 +672,34 @@ macro_rules! every_rule {
                     a_terminated_instance_does_not_fire_its_deadline,
                     the_longest_delays_can_be_stored,
                 }
+                updates on One {
+                    an_update_wakes_its_target_like_any_signal,
+                    every_way_to_read_an_inbox_shows_which_signals_want_a_reply,
+                    an_update_without_an_id_is_refused,
+                    an_update_is_pending_until_it_is_answered,
+                    a_reply_is_read_back_with_its_kind_and_time,
+                    an_id_of_any_bytes_finds_its_update,
+                    the_largest_reply_is_stored,
+                    every_outcome_can_reply_and_consumes_the_update,
+                    an_answered_update_does_not_prevent_a_park,
+                    a_park_sees_every_signal_that_it_does_not_answer,
+                    an_update_can_be_answered_commits_after_it_was_consumed,
+                    one_commit_can_receive_an_update_and_answer_it,
+                    the_first_reply_stands,
+                    a_reply_to_what_is_no_update_of_the_instance_is_left_out,
+                    a_plain_signal_is_no_update,
+                    an_update_that_is_sent_again_keeps_its_one_reply,
+                    a_lost_outcome_replies_to_nothing,
+                    an_outcome_that_yields_to_a_cancel_replies_to_nothing,
+                    replies_that_cannot_be_stored_reject_only_their_own_outcome,
+                    an_unanswered_update_ends_with_its_instance,
+                    a_retry_leaves_unanswered_updates_ended,
+                    continue_as_new_carries_pending_updates_on,
+                    a_crash_keeps_updates_and_replies,
+                    replies_are_removed_with_their_instance_and_not_before,
+                    replies_of_one_batch_are_kept_apart,
+                    a_cancel_of_a_whole_tree_ends_the_updates_of_what_never_started,
+                }
             }
             workflows {
                 continue_as_new on One {

@@ -96,7 +96,7 @@ impl Tables {
     }
 
     /// Answers updates of `id`, which consumes them. The first answer stands.
-    pub(super) fn reply(&mut self, id: InstanceId, replies: Vec<NewReply>, now: Timestamp) {
+    pub(crate) fn reply(&mut self, id: InstanceId, replies: Vec<NewReply>, now: Timestamp) {
         for NewReply { signal, kind, data } in replies {
             let is_update = |row: &SignalRow| row.target == id && row.wants_reply;
             if self.signals.get(&signal).is_some_and(is_update) {

@@ -159,6 +159,8 @@ impl Call {
                         .received
                         .iter_mut()
                         .for_each(|it| ids.rename_signal(it));
+                    let replies = commit.replies.iter_mut();
+                    replies.for_each(|it| ids.rename_signal(&mut it.signal));
                     if let Outcome::Flow {
                         then:
                             Flowing::Park(Park {

@@ -2,7 +2,10 @@
 
 use super::calls::{Call, Reply};
 use super::state::{History, State};
-use outlast_core::{CancelRequest, Claimed, Instance, Json, SignalRow, Status, Timestamp, Worker};
+use outlast_core::{
+    CancelRequest, Claimed, Instance, Json, SignalRow, Status, Timestamp, Update, UpdateState,
+    Worker,
+};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -82,6 +85,7 @@ pub(super) fn states(model: &State, store: &State) -> Vec<String> {
     differences.extend(rows("signal", &model.signals, &store.signals));
     differences.extend(rows("worker", &model.workers, &store.workers));
     differences.extend(histories(model, store));
+    differences.extend(updates(model, store));
     if model.operations != store.operations {
         differences.extend(unequal("operations", &model.operations, &store.operations));
     }
@@ -100,6 +104,27 @@ fn histories(model: &State, store: &State) -> Vec<String> {
         if expected != stored {
             let what = format!("history of {id}");
             differences.extend(unequal(&what, &expected.lines(), &stored.lines()));
+        }
+    }
+    differences
+}
+
+/// Compares the answers about updates that were asked of the store.
+fn updates(model: &State, store: &State) -> Vec<String> {
+    // `Debug` hides the reply.
+    let line = |found: &Option<Update>| match found {
+        Some(Update {
+            name,
+            state: UpdateState::Replied(reply),
+        }) => format!("{name} {reply:?} {}", reply.data.as_str()),
+        other => format!("{other:?}"),
+    };
+    let mut differences = Vec::new();
+    for (key, stored) in &store.updates {
+        let expected = model.updates.get(key).unwrap_or(&None);
+        if expected != stored {
+            let what = format!("update {:?} of {}", key.1, key.0);
+            differences.extend(unequal(&what, &line(expected), &line(stored)));
         }
     }
     differences

@@ -8,7 +8,7 @@ use expected::EXPECTED;
 use outlast_core::{
     Answer, CancelAnswer, Cascaded, Claim, Commit, Count, DeleteAnswer, Delivery, Flowing,
     Heartbeat, Inserted, Instance, Joined, Outcome, Proceed, ReleaseAnswer, RetryAnswer,
-    SignalledOrInserted, Status, TerminateAnswer,
+    SignalledOrInserted, Status, TerminateAnswer, UpdateState,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,6 +44,23 @@ impl Coverage {
             let answers = commits.iter().zip(&committed.answers);
             let names_signal = answers.filter_map(|(it, answer)| signal_kind(it, answer));
             names_signal.for_each(|what| self.note(what));
+            for (commit, answer) in commits.iter().zip(&committed.answers) {
+                for what in reply_kinds(commit, answer, before) {
+                    self.note(what);
+                }
+            }
+        }
+        for ((id, _), found) in &after.updates {
+            let is_live = after
+                .instance(*id)
+                .is_some_and(|row| !row.status.is_terminal());
+            match found.as_ref().map(|update| &update.state) {
+                Some(UpdateState::Ended) if is_live => self.note("update: ended before a retry"),
+                Some(UpdateState::Ended) => self.note("update: ended"),
+                Some(UpdateState::Pending) => self.note("update: pending"),
+                Some(UpdateState::Replied(_)) => self.note("update: replied"),
+                None => self.note("update: none"),
+            }
         }
         for old in &before.instances {
             let Some(new) = after.instance(old.id) else {
@@ -226,6 +243,45 @@ fn cancel_kind(commit: &Commit, answer: &Answer, before: &State) -> Option<Strin
         Answer::Committed { .. } => Some(format!("{outcome} {met} a cancel")),
         Answer::Cancel(_) | Answer::Lost | Answer::Rejected(_) => None,
     }
+}
+
+/// Returns what became of the replies of an outcome.
+fn reply_kinds(commit: &Commit, answer: &Answer, before: &State) -> Vec<String> {
+    if commit.replies.is_empty() {
+        return Vec::new();
+    }
+    match answer {
+        Answer::Committed { .. } => {}
+        Answer::Cancel(_) => return vec!["reply: a cancel first".into()],
+        Answer::Lost => return vec!["reply: lost".into()],
+        Answer::Rejected(_) => return vec!["reply: rejected".into()],
+    }
+    let replies = commit.replies.iter();
+    let kinds = replies.flat_map(|reply| {
+        let row = before.signals.iter().find(|it| it.id == reply.signal);
+        let row = row.filter(|it| it.target == commit.claim.id);
+        let asked = row.and_then(|it| {
+            let id = it.dedup_key.clone().filter(|_| it.wants_reply)?;
+            let found = before.updates.get(&(it.target, id))?.as_ref()?;
+            Some((it, &found.state))
+        });
+        let kind = match (row, asked) {
+            (None, _) => "reply: to another instance's signal",
+            (Some(_), None) => "reply: to a plain signal",
+            (_, Some((_, UpdateState::Replied(_)))) => "reply: a second one",
+            (_, Some((_, UpdateState::Ended))) => "reply: after a retry",
+            (_, Some((it, UpdateState::Pending))) => {
+                let to = match it.consumed_at {
+                    Some(_) => "reply: to a tombstone",
+                    None => "reply: to the inbox",
+                };
+                let with = format!("reply: with {}", outcome_name(&commit.outcome));
+                return vec![to.to_owned(), with];
+            }
+        };
+        vec![kind.to_owned()]
+    });
+    kinds.collect()
 }
 
 /// Returns how an outcome that kept its claim met a signal that came after the claim.

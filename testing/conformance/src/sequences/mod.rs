@@ -11,11 +11,11 @@
 //! | `OUTLAST_SEED=42` | runs this one sequence, as a failure has printed it |
 //! | `OUTLAST_SEQUENCE_MINUTES=120` | runs fresh sequences for 120 minutes, reports each minute |
 //!
-//! Everything is compared after every verb, with two exceptions. They are compared after every
+//! Everything is compared after every verb, with these exceptions. They are compared after every
 //! eighth verb and at the end:
 //!
 //! - signals of instances that have none on either side;
-//! - histories of instances that the verb has not touched.
+//! - histories and updates of instances that the verb has not touched.
 
 mod calls;
 mod compare;

@@ -131,6 +131,7 @@ impl Pair {
         let mut wanted = Wanted {
             inboxes: self.state.recipients(),
             histories: before.changed_histories(&self.state).collect(),
+            updates: before.changed_updates(&self.state).collect(),
         };
         wanted.inboxes.extend(before.recipients());
         // A row with a signal that this verb made has no known counterpart in the store yet.
@@ -147,6 +148,7 @@ impl Pair {
         let wanted = Wanted {
             inboxes: renamed(wanted.inboxes),
             histories: renamed(wanted.histories),
+            updates: renamed(wanted.updates),
         };
         read(store, Some(&wanted)).await
     }

@@ -2,6 +2,7 @@
 
 mod flows;
 mod links;
+mod replies;
 mod signal_or_insert;
 
 use super::calls::{Call, Reply};
@@ -15,6 +16,7 @@ use outlast_core::{
     NewInstance, NewSignal, NewWorker, Note, Outcome, Park, Proceed, ReapRequest, ReconcileRequest,
     Release, SignalId, Status, Target, Timestamp, WorkerId,
 };
+use replies::replies;
 use signal_or_insert::signal_or_insert;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -272,6 +274,13 @@ impl Sender {
             };
             let mut signal = NewSignal::new(target, name, steps::state("sent"));
             signal.dedup_key = letter.dedup.map(steps::dedup_key);
+            // Other digits of the target choose the address and the name.
+            let asks = !(letter.target / 12).is_multiple_of(4);
+            if asks && (letter.target / 48).is_multiple_of(2) {
+                let id = || steps::dedup_key(letter.name);
+                signal.dedup_key.get_or_insert_with(id);
+            }
+            signal.wants_reply = asks && signal.dedup_key.is_some();
             Some(signal)
         });
         signals.collect()
@@ -328,7 +337,7 @@ impl Sender {
                 events: events(decision.events, decision.claim, now),
                 position: position(decision.claim, row),
                 views: views(decision.events, decision.claim),
-                replies: Vec::new(),
+                replies: replies(claim.id, decision.claim, state),
             });
         }
         keep_keys_apart(&mut commits, state);

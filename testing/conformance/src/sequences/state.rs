@@ -6,7 +6,7 @@ use crate::Database;
 use futures_util::future::{try_join, try_join_all, try_join4};
 use outlast_core::{
     Event, Filter, HistoryRequest, Instance, InstanceId, ListRequest, Operation, QueueSummary,
-    Result, RunSummary, SignalRow, View, Worker, limits,
+    Result, RunSummary, SignalRow, Update, View, Worker, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,8 @@ pub(super) struct State {
     pub(super) queues: Vec<QueueSummary>,
     /// The histories that were read.
     pub(super) histories: BTreeMap<InstanceId, History>,
+    /// The answers about updates that were asked for, by instance and id.
+    pub(super) updates: BTreeMap<(InstanceId, String), Option<Update>>,
 }
 
 /// The history of an instance, of all stored runs, and its views.
@@ -63,11 +65,13 @@ impl History {
     }
 }
 
-/// The instances whose signals and histories are read.
+/// The instances whose signals, histories and updates are read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) inboxes: BTreeSet<InstanceId>,
     pub(super) histories: BTreeSet<InstanceId>,
+    /// Of the instances whose inbox is read.
+    pub(super) updates: BTreeSet<InstanceId>,
 }
 
 impl Wanted {
@@ -96,6 +100,7 @@ impl State {
             None => Wanted {
                 inboxes: everybody(),
                 histories: everybody(),
+                updates: everybody(),
             },
         };
         let histories = wanted.histories.iter().map(|id| History::read(store, *id));
@@ -104,9 +109,20 @@ impl State {
             try_join_all(histories.collect::<Vec<_>>()),
         )
         .await?;
+        let signals: Vec<SignalRow> = inboxes.into_iter().flatten().collect();
+        let updates = signals.iter().filter_map(|row| {
+            let is_wanted = row.wants_reply && wanted.updates.contains(&row.target);
+            let id = row.dedup_key.clone().filter(|_| is_wanted)?;
+            Some(async move {
+                let found = store.update(row.target, &id).await?;
+                Ok(((row.target, id), found))
+            })
+        });
+        let updates = try_join_all(updates.collect::<Vec<_>>()).await?;
         let mut state = State {
             instances,
-            signals: inboxes.into_iter().flatten().collect(),
+            updates: updates.into_iter().collect(),
+            signals,
             workers,
             operations,
             queues,
@@ -145,6 +161,12 @@ impl State {
             (id, history)
         });
         self.histories = renamed.collect();
+        let updates = std::mem::take(&mut self.updates).into_iter();
+        let renamed = updates.map(|((mut id, update), found)| {
+            ids.rename(&mut id);
+            ((id, update), found)
+        });
+        self.updates = renamed.collect();
         self.sort();
         self
     }
@@ -173,6 +195,19 @@ impl State {
             has_history(row) || after.instance(row.id).is_some_and(has_history)
         })
         .map(|row| row.id)
+    }
+
+    /// Returns the instances with updates that this verb may have changed.
+    pub(super) fn changed_updates<'a>(
+        &'a self,
+        after: &'a State,
+    ) -> impl Iterator<Item = InstanceId> {
+        let updates = after.updates.iter();
+        let changed = updates.filter(|(key, found)| {
+            let row = after.instance(key.0);
+            self.instance(key.0) != row || self.updates.get(*key) != Some(found)
+        });
+        changed.map(|((id, _), _)| *id)
     }
 
     fn sort(&mut self) {

@@ -1,7 +1,7 @@
 //! The kinds of answers that a run of the default size must have seen.
 
 /// Every kind of answer.
-pub(super) const EXPECTED: [&str; 67] = [
+pub(super) const EXPECTED: [&str; 72] = [
     "insert: new, insert: claimed, insert: duplicate, insert: Conflict",
     "claim: some, claim: none, claim: paused, claim: Conflict",
     "claim: with awaited, claim: with a pack, claim: with children, claim: with dropped",
@@ -21,6 +21,11 @@ pub(super) const EXPECTED: [&str; 67] = [
     "claims of: some",
     "inbox: some, inbox: lost, keep names a signal, flow on names a signal",
     "deliver: woke, deliver: kept, deliver: duplicate, deliver: no target",
+    "update: pending, update: replied, update: ended, update: ended before a retry",
+    "reply: to the inbox, reply: to a tombstone, reply: a second one, reply: to a plain signal",
+    "reply: to another instance's signal, reply: a cancel first, reply: lost, reply: rejected",
+    "reply: with keep, reply: with requeue, reply: with retry, reply: with wait, reply: with park",
+    "reply: with flow on, reply: with done, reply: with fail",
     "deliver: claimed, deliver: claimed with a pack, deliver: Conflict",
     "signal or insert: inserted, signal or insert: woke, signal or insert: kept",
     "signal or insert: duplicate, signal or insert: no target, signal or insert: Invalid",

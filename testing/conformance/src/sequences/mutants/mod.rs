@@ -5,6 +5,7 @@
 mod family;
 mod flows;
 mod store;
+mod updates;
 
 use super::shrink::{Found, try_seed, try_unshrunk};
 use super::{USUAL_SEQUENCES, USUAL_VERBS};
@@ -35,6 +36,14 @@ enum Mutation {
     WakesOnReceivedSignals,
     /// I7: progress also consumes signals that arrived after the claim.
     ConsumesLaterSignals,
+    /// I3: the replies of a lost outcome are written.
+    RepliesWithoutAClaim,
+    /// I7: the last reply to an update stands.
+    LetsTheLastReplyStand,
+    /// An answered update stays in the inbox of a step that waits.
+    KeepsAnsweredUpdates,
+    /// An update that an end left unanswered is pending again after a retry.
+    RevivesUpdates,
     /// A kept claim is not told of signals that arrived after it.
     NotesNoSignalOfRunningSteps,
     /// Defect 4 (docs/protocol.md): a key comes back with its status.
@@ -143,7 +152,7 @@ enum Mutation {
     ParksDespiteCancels,
 }
 
-const ALL: [Mutation; 63] = [
+const ALL: [Mutation; 67] = [
     Mutation::ForgetsTheFence,
     Mutation::CountsSiblingsOnce,
     Mutation::CountsOlderRounds,
@@ -154,6 +163,10 @@ const ALL: [Mutation; 63] = [
     Mutation::SignalsFinishedInstances,
     Mutation::WakesOnReceivedSignals,
     Mutation::ConsumesLaterSignals,
+    Mutation::RepliesWithoutAClaim,
+    Mutation::LetsTheLastReplyStand,
+    Mutation::KeepsAnsweredUpdates,
+    Mutation::RevivesUpdates,
     Mutation::NotesNoSignalOfRunningSteps,
     Mutation::TakesKeysBack,
     Mutation::IgnoresPartitionKeys,
@@ -319,6 +332,10 @@ impl Mutant {
             | Mutation::ConsumesLaterSignals
             | Mutation::IgnoresPartitionKeys
             | Mutation::ClaimsEarly
+            | Mutation::RepliesWithoutAClaim
+            | Mutation::LetsTheLastReplyStand
+            | Mutation::KeepsAnsweredUpdates
+            | Mutation::RevivesUpdates
             | Mutation::NotesNoSignalOfRunningSteps
             | Mutation::FiresEarly
             | Mutation::TimesOutEarly

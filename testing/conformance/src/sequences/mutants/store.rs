@@ -1,6 +1,6 @@
 //! A mutant as a store: each verb calls the model, with a change before or after.
 
-use super::{Mutant, Mutation, family, flows};
+use super::{Mutant, Mutation, family, flows, updates};
 use async_trait::async_trait;
 use outlast_core::*;
 use std::collections::BTreeMap;
@@ -65,8 +65,19 @@ impl Store for Mutant {
         let before = self.tables();
         self.bend(&mut commits, &before);
         self.tamper(|tables| self.hide(&commits, tables));
+        if self.is(Mutation::LetsTheLastReplyStand) {
+            self.tamper(|tables| updates::forget_replies(&commits, tables));
+        }
         let mut committed = self.model.commit(commits.clone().into()).await?;
         self.tamper(|tables| self.unhide(&before, &commits, tables));
+        self.tamper(|tables| updates::restore_replies(&before, tables));
+        if self.is(Mutation::KeepsAnsweredUpdates) {
+            self.tamper(|tables| updates::put_back(&before, &commits, tables));
+        }
+        if self.is(Mutation::RepliesWithoutAClaim) {
+            let (answers, now) = (&committed.answers, self.model.now().await?);
+            self.tamper(|tables| updates::write_lost_replies(&commits, answers, tables, now));
+        }
         if self.is(Mutation::WritesEventsOfLostOutcomes) {
             let answers = &committed.answers;
             self.tamper(|tables| flows::write_lost_events(&commits, answers, tables));
@@ -330,6 +341,9 @@ impl Store for Mutant {
                 row.joining.clone_from(&before.instances[id].joining);
             }
         });
+        if self.is(Mutation::RevivesUpdates) {
+            self.tamper(|tables| tables.replies.clone_from(&before.replies));
+        }
         if self.is(Mutation::KeepsCancelsOnRetry) {
             self.tamper(|tables| {
                 for (id, row) in &mut tables.instances {

@@ -7,3 +7,4 @@ pub mod signals;
 pub mod sleeping;
 pub mod timeouts;
 pub mod timers;
+pub mod updates;
