@@ -114,9 +114,10 @@ fn updates(model: &State, store: &State) -> Vec<String> {
     // `Debug` hides the reply.
     let line = |found: &Option<Update>| match found {
         Some(Update {
+            signal,
             name,
             state: UpdateState::Replied(reply),
-        }) => format!("{name} {reply:?} {}", reply.data.as_str()),
+        }) => format!("{signal} {name} {reply:?} {}", reply.data.as_str()),
         other => format!("{other:?}"),
     };
     let mut differences = Vec::new();

@@ -14,3 +14,4 @@ mod signals;
 mod terminating;
 mod timeouts;
 mod typed_failures;
+mod updates;

@@ -11,7 +11,7 @@ use outlast::store::{
     Note, Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest,
     Reconciled, Release, Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary,
     Signal, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Status, StepCountRequest,
-    StepCounts, Store, Terminated, TimedOut, Timestamp, View, Worker, WorkerId, WriteCheck,
+    StepCounts, Store, Terminated, TimedOut, Timestamp, Update, View, Worker, WorkerId, WriteCheck,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -429,6 +429,10 @@ impl<S: Store + Inspect> Inspect for Through<S> {
 
     async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>> {
         self.store.views(id, name).await
+    }
+
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>> {
+        self.store.update(id, update).await
     }
 
     async fn histories(&self, id: InstanceId) -> Result<Vec<RunSummary>> {

@@ -13,6 +13,7 @@ on_both_stores!(
     replay_works_with_a_codec,
     with_a_codec_the_value_of_a_failure_is_stored_encoded_and_read_back,
     a_worker_with_another_key_does_not_run_the_workflow,
+    with_a_codec_an_update_and_its_reply_are_stored_encoded_and_read_back,
 );
 
 /// The payload that must not be found in the database.
@@ -20,6 +21,10 @@ const MARK: &str = "4111-1111-1111";
 
 #[derive(Signal, Serialize, Deserialize)]
 struct Told(String);
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(reply = String)]
+struct Ask(String);
 
 /// A job that returns its argument.
 #[job]
@@ -169,4 +174,50 @@ async fn a_worker_with_another_key_does_not_run_the_workflow(ground: Ground) {
     first.client().signal(id, Told(MARK.into())).await.unwrap();
     first.run_all().await;
     output(&get(&first, id).await);
+}
+
+async fn with_a_codec_an_update_and_its_reply_are_stored_encoded_and_read_back(ground: Ground) {
+    let code = script(|flow, _| async move {
+        flow.on_update(|flow: Flow, Ask(what)| async move {
+            match what.starts_with("fail") {
+                true => flow.fail(format!("no {what}")),
+                false => Ok(format!("yes {what}")),
+            }
+        })?
+        .validate(|Ask(what)| match what.starts_with("reject") {
+            true => Err(format!("never {what}")),
+            false => Ok(()),
+        });
+        flow.signal::<Told>().await.map(|_| ())
+    });
+    let worker = ground.bare().codec(keys(1)).register(code);
+    let mut harness = worker.build().await.unwrap();
+    let id = begin_and_run(&mut harness, ()).await;
+    let client = harness.client().clone();
+    let ask = |kind: &str| {
+        let what = format!("{kind} {MARK}");
+        client
+            .update(id, Ask(what))
+            .id(kind)
+            .timeout(Duration::ZERO)
+    };
+    for kind in ["take", "fail", "reject"] {
+        assert!(ask(kind).await.is_err());
+    }
+    harness.run().await;
+    assert_eq!(ask("take").await.unwrap(), format!("yes take {MARK}"));
+    let failed = ask("fail").await.unwrap_err().to_string();
+    assert_eq!(failed, format!("ask failed: no fail {MARK}"));
+    let rejected = ask("reject").await.unwrap_err().to_string();
+    assert_eq!(rejected, format!("ask was rejected: never reject {MARK}"));
+    assert!(!ground.everything().await.contains(MARK));
+    // The reply to one update is no reply to another.
+    let table = "update signals set reply = (select s.reply from signals s where s.dedup_key = 'take') \
+                 where dedup_key = 'fail'";
+    ground.tamper(table).await;
+    let swapped = ask("fail").await.unwrap_err();
+    assert!(
+        matches!(swapped, outlast::client::RequestError::Store(_)),
+        "{swapped}"
+    );
 }

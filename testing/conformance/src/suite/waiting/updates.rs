@@ -170,6 +170,7 @@ pub async fn a_reply_is_read_back_with_its_kind_and_time(subject: &Subject) {
         let data = json(data);
         replies.push(NewReply { signal, kind, data });
     }
+    let signals: Vec<SignalId> = replies.iter().map(|it| it.signal).collect();
     subject.pass(seconds(3));
     subject.reply(replying(&claim, keep("next"), replies)).await;
     let at = subject.now();
@@ -177,6 +178,7 @@ pub async fn a_reply_is_read_back_with_its_kind_and_time(subject: &Subject) {
     for (nth, (kind, data)) in cases.into_iter().enumerate() {
         let data = json(data);
         let expected = Update {
+            signal: signals[nth],
             name: "ask".into(),
             state: UpdateState::Replied(Reply { kind, data, at }),
         };

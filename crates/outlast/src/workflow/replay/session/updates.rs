@@ -103,7 +103,8 @@ impl Session {
         if !signal.wants_reply {
             let id = runtime.identity.id;
             let name = &signal.name;
-            tracing::warn!(instance = %id, signal = name, reason, "dropped a signal that the code rejects");
+            // The reason may quote the payload.
+            tracing::warn!(instance = %id, signal = name, "dropped a signal that the code rejects");
         }
         runtime.consumed.push(signal.id);
         let reply = NewReply::because(signal.id, kind, reason);
