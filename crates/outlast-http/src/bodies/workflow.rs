@@ -9,7 +9,7 @@ use outlast::workflow::{
     Blocked, ChildCall, EventDetail, GroupPlace, GroupWait, Handled, OpenWait, Origin,
     PolicyApplied, TimelineEntry, Waits, WindowWait,
 };
-use outlast_core::{ClosePolicy, Event, EventKind, Json, RunSummary, Status};
+use outlast_core::{ClosePolicy, Event, EventKind, Json, ReplyKind, RunSummary, Status};
 use serde::Serialize;
 
 /// What a workflow waits for.
@@ -187,6 +187,10 @@ pub(crate) struct EventBody {
     #[schema(value_type = Option<PolicyWord>)]
     policy: Option<ClosePolicy>,
     group: Option<PlaceBody>,
+    /// The id of an update that was taken or answered.
+    update: Option<String>,
+    /// How an update was answered: `done`, `failed` or `rejected`.
+    reply: Option<&'static str>,
     /// The reason of a failure, a cancel or a handled failure; for a policy, what was done to the
     /// child and its final status.
     reason: Option<String>,
@@ -425,6 +429,8 @@ impl EventBody {
             deadline: None,
             policy: Some(applied.policy),
             group: None,
+            update: None,
+            reply: None,
             reason: Some(applied.reason),
             expected: None,
             found: None,
