@@ -213,6 +213,11 @@ impl<M: Machine> RunStep for MachineRunner<M> {
 /// consume the awaited updates, so those without a reply get an error as theirs.
 fn replying(cx: &Context, mut decided: Decided) -> Decided {
     let replies = cx.replies().taken();
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("a-retry-gives-replies") {
+        decided.replies = replies;
+        return decided;
+    }
     if matches!(decided.outcome, Outcome::Retry { .. }) {
         return decided;
     }

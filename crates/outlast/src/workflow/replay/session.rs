@@ -228,6 +228,10 @@ impl Session {
                             Err(panic) => Some(Err(panic)),
                         };
                         flow.lock().updates.is_closed |= over.is_some();
+                        #[cfg(outlast_mutants)]
+                        if outlast_core::mutant::is("updates-are-accepted-after-the-end") {
+                            flow.lock().updates.is_closed = false;
+                        }
                     }
                     handling.retain_mut(|handler| handler.poll(flow, cx).is_pending());
                 });

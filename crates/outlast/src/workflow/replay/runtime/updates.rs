@@ -147,6 +147,10 @@ impl Updates {
 
     fn add(&mut self, reply: NewReply, is_recorded: bool) {
         let signal = reply.signal;
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("replayed-replies-are-recorded-again") {
+            self.answered.remove(&signal);
+        }
         let is_given = self.replies.iter().any(|it| it.reply.signal == signal);
         if !is_given && !self.answered.contains(&signal) {
             self.replies.push(PendingReply { reply, is_recorded });

@@ -90,9 +90,10 @@ impl Session {
 fn what_wakes(runtime: &Runtime, started: Option<(usize, i32)>) -> Park {
     let mut handled = runtime.updates.names().map(str::to_owned).peekable();
     // An update wakes code that has a handler for it, whatever else is missing.
-    if handled.peek().is_none()
-        && let Some(park) = all_of_one_group(runtime, started)
-    {
+    let has_none = handled.peek().is_none();
+    #[cfg(outlast_mutants)]
+    let has_none = has_none || outlast_core::mutant::is("groups-beside-handlers-need-all");
+    if has_none && let Some(park) = all_of_one_group(runtime, started) {
         return park;
     }
     let mut park = Park {

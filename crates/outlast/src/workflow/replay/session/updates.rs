@@ -45,6 +45,10 @@ impl Session {
     ///
     /// Handlers that have started end before their run: their senders wait for the replies.
     pub(super) fn is_over(&self) -> bool {
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("handlers-end-with-the-code") {
+            return self.result.is_some();
+        }
         self.result.is_some() && self.handling.is_empty()
     }
 
@@ -135,6 +139,10 @@ impl Session {
 /// would see that at the next event, and a replay at another place.
 pub(super) fn poll_until_stable(flow: &Flow, mut poll: impl FnMut()) {
     poll();
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("conditions-are-checked-once") {
+        return;
+    }
     for _ in 1..ROUNDS_MAX {
         let mut runtime = flow.lock();
         if !std::mem::take(&mut runtime.updates.awaits_condition) {
