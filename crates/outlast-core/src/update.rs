@@ -75,10 +75,10 @@ impl NewReply {
     pub fn check_all(replies: &[NewReply]) -> Result<(), Invalid> {
         limits::check_batch("replies", replies.len(), INBOX_MAX)?;
         let mut signals = HashSet::with_capacity(replies.len());
-        for reply in replies {
+        for (position, reply) in replies.iter().enumerate() {
             if !signals.insert(reply.signal) {
-                let what = format!("update {}", reply.signal);
-                return Err(Invalid::new(what, "is answered twice by one commit"));
+                let what = format!("reply {position}");
+                return Err(Invalid::new(what, "answers an update that another one answers"));
             }
         }
         Ok(())
