@@ -2,7 +2,8 @@
 //!
 //! `deliver` puts an update into the inbox like any other signal. The commit of the step that
 //! answers it writes the reply into the row of the signal, which stays as a tombstone with its
-//! dedup key: the id of the update. So an update that is sent again gets the same reply.
+//! dedup key: the id of the update. So an update that is sent again gets the same reply. It may be
+//! consumed long before the reply, by another commit (docs/decisions/0058).
 
 use crate::limits::{self, INBOX_MAX};
 use crate::{Invalid, Json, SignalId, Timestamp};
@@ -118,10 +119,10 @@ impl Update {
 /// The state of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateState {
-    /// It waits in the inbox, or the code handles it.
+    /// It waits in the inbox, or was consumed and has no reply yet.
     Pending,
-    /// It was answered.
+    /// It was answered. That stays so for as long as the instance is stored.
     Replied(Reply),
-    /// The instance, or the run that an operator has retried since, ended without an answer.
+    /// The instance ended without an answer. An operator may have retried it since.
     Ended,
 }
