@@ -107,10 +107,10 @@ pub trait Inspect: Send + Sync + 'static {
     /// At most [`VIEWS_MAX`](crate::limits::VIEWS_MAX). Empty when there is no such instance.
     async fn views(&self, id: InstanceId, name: Option<&str>) -> Result<Vec<View>>;
 
-    /// Returns what became of an update of an instance, by its id; `None` when there is none.
+    /// Returns what became of an update of an instance, by its id.
     ///
-    /// An update without a reply has ended with its instance. One that an operator's retry of the
-    /// instance has left behind stays ended.
+    /// `None` when there is no such instance, when it was sent no signal with this dedup key, and
+    /// when that signal wants no reply. The answer shows one moment.
     async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>>;
 
     /// Counts a slice of all instances, in the order of their ids, by step and status.

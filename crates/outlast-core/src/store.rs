@@ -121,8 +121,12 @@ pub trait Store: Send + Sync + 'static {
     /// An outcome that keeps its claim answers the latest signal that was delivered since the
     /// claim. It covers every delivery that was acknowledged before the commit.
     ///
-    /// Events are appended and views are replaced with an outcome that is written. An outcome that
-    /// is lost, rejected or answered with a cancel writes neither.
+    /// Events are appended, views are replaced and replies are stored with an outcome that is
+    /// written. An outcome that is lost, rejected or answered with a cancel writes none of them.
+    ///
+    /// A [reply](crate::NewReply) consumes its update, if that is not consumed yet, with any
+    /// outcome. It comes before the look of a park into the inbox, and before an end empties it.
+    /// The first reply stands. A reply to a signal that is no update of this instance is left out.
     ///
     /// *Atomic* per outcome. The batch is usually one transaction; the store splits it only to
     /// isolate a row that cannot be written. *Fence*: `revision`; a row whose fence does not match
@@ -176,6 +180,10 @@ pub trait Store: Send + Sync + 'static {
     /// A signal to an executing target is noted on its row, at an unchanged revision. The next
     /// commit that keeps the claim answers it
     /// ([`latest_signal`](crate::Answer::Committed::latest_signal)).
+    ///
+    /// An [update](crate::NewSignal::update) is a signal whose sender waits for a reply. It is
+    /// delivered like any other. After a `Duplicate` the sender asks the named instance what became
+    /// of the update ([`Inspect::update`](crate::Inspect::update)).
     ///
     /// A dedup key is known when the instance was ever sent a signal with it. The signal may have
     /// been consumed and the instance may have finished. A signal addressed by key is compared
@@ -272,7 +280,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes instances that finished before the retention period, earliest first.
     ///
-    /// Their signals, operations and histories go with them. Children stay while their parent
+    /// Their signals, replies, operations and histories go with them. Children stay while their parent
     /// lives (docs/protocol.md, defect 6). Parents stay until the cascade of their end has reached
     /// all children. Operations of instances that are no longer stored are removed after the
     /// retention period.
@@ -373,7 +381,7 @@ pub trait Store: Send + Sync + 'static {
     /// `finished_at` and `result` are cleared, `last_error` is kept. A released key stays released.
     /// While the parent still waits for that round, its join counts the child as pending again,
     /// unless the parent is a workflow. A requested cancel is dropped. Both timeouts are counted
-    /// anew.
+    /// anew. Updates that the end has left unanswered stay [ended](crate::UpdateState::Ended).
     ///
     /// *Atomic* for the batch. *Locks*: own rows, parents. *Idempotent*: sent again, it answers
     /// `NotEndedBadly`. Recorded (I4).

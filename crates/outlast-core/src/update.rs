@@ -2,7 +2,8 @@
 //!
 //! `deliver` puts an update into the inbox like any other signal. The commit of the step that
 //! answers it writes the reply into the row of the signal, which stays as a tombstone with its
-//! dedup key: the id of the update. So an update that is sent again gets the same reply.
+//! dedup key: the id of the update. So an update that is sent again gets the same reply. It may be
+//! consumed long before the reply, by another commit (docs/decisions/0058).
 
 use crate::limits::{self, INBOX_MAX};
 use crate::{Invalid, Json, SignalId, Timestamp};
@@ -75,10 +76,10 @@ impl NewReply {
     pub fn check_all(replies: &[NewReply]) -> Result<(), Invalid> {
         limits::check_batch("replies", replies.len(), INBOX_MAX)?;
         let mut signals = HashSet::with_capacity(replies.len());
-        for reply in replies {
+        for (position, reply) in replies.iter().enumerate() {
             if !signals.insert(reply.signal) {
-                let what = format!("update {}", reply.signal);
-                return Err(Invalid::new(what, "is answered twice by one commit"));
+                let what = format!("reply {position}");
+                return Err(Invalid::new(what, "answers an update that another one answers"));
             }
         }
         Ok(())
@@ -120,10 +121,10 @@ impl Update {
 /// The state of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateState {
-    /// It waits in the inbox, or the code handles it.
+    /// It waits in the inbox, or was consumed and has no reply yet.
     Pending,
-    /// It was answered.
+    /// It was answered. That stays so for as long as the instance is stored.
     Replied(Reply),
-    /// The instance, or the run that an operator has retried since, ended without an answer.
+    /// The instance ended without an answer. An operator may have retried it since.
     Ended,
 }

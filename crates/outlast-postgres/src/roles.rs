@@ -161,7 +161,7 @@ impl Roles {
         self.with(Part::Worker, name)
     }
 
-    /// Adds a role for programs that only start and signal instances.
+    /// Adds a role for programs that only start and signal instances, and read replies to updates.
     ///
     /// It reads no table and calls functions only. From Rust it uses
     /// [`transaction`](crate::transaction), or a store with

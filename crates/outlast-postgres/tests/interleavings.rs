@@ -20,6 +20,8 @@
 #[path = "interleavings/families.rs"]
 mod families;
 mod support;
+#[path = "interleavings/updates.rs"]
+mod updates;
 #[path = "interleavings/workflows.rs"]
 mod workflows;
 

@@ -80,6 +80,14 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("timeout-keeps-the-revision", sql!("time_out/fail"), "revision = revision + 1,", "revision = revision,"),
     ("new-run-keeps-the-timeout", sql!("commit/continue_as_new"), "?4 + run_timeout_us", "run_timeout_at"),
 
+    // Updates
+    ("second-reply-stands", sql!("inbox/reply"), " and reply_kind is null", ""),
+    ("reply-to-anothers-update", sql!("inbox/reply"), "and target_id = ?2", "and ?2 is not null"),
+    ("reply-to-a-plain-signal", sql!("inbox/reply"), " and wants_reply", ""),
+    ("reply-does-not-consume", sql!("inbox/reply"), "payload = null,\n    consumed_at = coalesce(consumed_at, ?3),", ""),
+    ("reply-forgets-when-it-was-consumed", sql!("inbox/reply"), "coalesce(consumed_at, ?3)", "?3"),
+    ("retry-leaves-updates-open", sql!("inbox/end_updates"), "reply_kind = 'ended'", "reply_kind = null"),
+
     // Error values
     ("error-value-is-not-written", sql!("commit/end"), "result = ?4,", "result = iif(?3 = 'done', ?4, null),"),
 

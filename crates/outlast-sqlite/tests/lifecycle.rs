@@ -4,8 +4,8 @@
 mod scene;
 
 use outlast_core::{
-    Answer, ClaimRef, Count, Delivery, ErrorKind, Filter, Inspect, InstanceId, Json, ManualClock,
-    NewSignal, Outcome, Proceed, Revision, Status, Store, Target,
+    Answer, ClaimRef, Commit, Count, Delivery, ErrorKind, Filter, Inspect, InstanceId, Json,
+    ManualClock, NewReply, NewSignal, Outcome, Proceed, ReplyKind, Revision, Status, Store, Target,
 };
 use outlast_sqlite::{Sqlite, Synchronous};
 use rusqlite::Connection;
@@ -297,6 +297,57 @@ async fn a_claim_from_before_version_12_is_told_of_later_signals() {
     let inbox = store.inbox(claim).await.unwrap().unwrap();
     let names: Vec<&str> = inbox.iter().map(|signal| signal.name.as_str()).collect();
     assert_eq!(names, ["before", "after", "after"]);
+    store.close().await;
+}
+
+/// Version 14 knows no updates.
+#[tokio::test]
+async fn signals_from_before_version_15_want_no_reply() {
+    let (_folder, path) = scene::new_path();
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(
+        "create table meta (key text primary key, value text not null) strict;
+         insert into meta values ('schema_version', '14');",
+    )
+    .unwrap();
+    for migration in &Sqlite::migrations()[..14] {
+        old.execute_batch(migration.sql).unwrap();
+    }
+    old.execute_batch(
+        "insert into instances (machine, machine_version, step, state, status, queue, priority,
+             eligible_at, inserted_at, updated_at)
+         values ('order', 1, 'start', '{}', 'runnable', 'default', 0, 0, 0, 0);
+         insert into signals (target_id, name, payload, dedup_key, inserted_at, consumed_at)
+         values (1, 'go', '{}', null, 0, null), (1, 'go', '{}', 'pending', 0, null),
+                (1, 'go', null, 'consumed', 0, 0);",
+    )
+    .unwrap();
+    drop(old);
+
+    let store = Sqlite::open(&path).unwrap();
+    let id = InstanceId(1);
+    let signals = store.signals(id, None).await.unwrap();
+    assert_eq!(signals.len(), 3);
+    assert!(signals.iter().all(|signal| !signal.wants_reply));
+    for key in ["pending", "consumed"] {
+        assert_eq!(store.update(id, key).await.unwrap(), None);
+        let update = NewSignal::new(Target::Id(id), "go", Json::null()).update(key);
+        let delivered = store.deliver(vec![update], None).await.unwrap();
+        assert_eq!(delivered.answers, [Delivery::Duplicate { instance: id }]);
+    }
+    let worker = scene::worker(&store).await;
+    let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    let replies = signals.iter().map(|signal| NewReply {
+        signal: signal.id,
+        kind: ReplyKind::Done,
+        data: Json::null(),
+    });
+    let commit = Commit {
+        replies: replies.collect(),
+        ..scene::next(claim.reference(), "{}", Proceed::KeepClaim)
+    };
+    store.commit(vec![commit].into()).await.unwrap();
+    assert_eq!(store.signals(id, None).await.unwrap(), signals);
     store.close().await;
 }
 

@@ -111,6 +111,9 @@ impl Links {
 /// 3. Awaiting children with join sets, otherwise awaiting signal, or sleeping without names.
 ///    Runnable when an awaited signal or child is there.
 ///
+/// With every outcome, an update that the commit replies to is consumed as well, whatever the last
+/// column says.
+///
 /// Every outcome sets `crashes` to 0 and `updated_at` to now, adds one to `revision`, and gives up
 /// the claim unless it keeps it. `Done`, `Fail` and `Cancel` leave `step` and `state` unchanged,
 /// set `finished_at`, and join the parent. `Fail` and `Cancel` write their reason to `last_error`.
@@ -134,7 +137,8 @@ impl Links {
 /// the claim is kept. A flow that continues without children is written; the answer carries the
 /// cancel if the claim is kept.
 ///
-/// A park checks once, after the received signals are consumed and the children are started. It
+/// A park checks once, after the received signals and the answered updates are consumed and the
+/// children are started. It
 /// checks the inbox, and the awaited children of earlier commits as they were before this batch
 /// ([`JoinSets`](crate::JoinSets)). An awaited signal or child that is already there prevents the
 /// park. A cancel that the flow answers does not.

@@ -19,8 +19,8 @@ pub struct NewSignal {
     /// It works while the instance is stored, also after its end. For a signal by key: while one
     /// of the latest [`HOLDERS_MAX`](crate::limits::HOLDERS_MAX) holders of the key is stored.
     pub dedup_key: Option<String>,
-    /// Whether it is an update: its sender waits for a reply. The dedup key is the id of the
-    /// update, and required.
+    /// Whether it is an update: its sender waits for a reply. The dedup key is then required: it
+    /// is the id of the update.
     pub wants_reply: bool,
 }
 

@@ -99,7 +99,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
 
     // Signals to a step that runs.
     ("signal-to-a-running-step-is-not-noted", "deliver/deliver", "where p.fits and p.runs", "where p.fits and p.runs and false"),
-    ("sql-signal-to-a-running-step-is-not-noted", "migration 13", "elsif runs then", "elsif false then"),
+    ("sql-signal-to-a-running-step-is-not-noted", "migration 17", "elsif runs then", "elsif false then"),
     ("delivery-claims-what-it-noted", "deliver/taken", "and i.latest_signal is null", ""),
     ("new-claim-names-earlier-signals", "claim/claim", "latest_signal = null,", ""),
     ("started-workflow-misses-a-signal", "commit/park_workflow", "case when i.status = 'executing' then i.latest_signal end",
@@ -170,6 +170,18 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("need-outlives-its-park", "deliver/deliver",
         "(i.needs_all_revision = i.revision) is true as needs_all", "i.needs_all_revision is not null as needs_all"),
     ("delete-leaves-events", "operate/delete", "and d.has_history", "and false"),
+
+    // Updates: replies of lost claims, second replies, replies that leave the update in the inbox.
+    ("reply-without-fence", "inbox/reply", "and i.revision = c.revision and i.status = 'executing'", ""),
+    ("reply-passes-over-a-cancel", "inbox/reply",
+        "and (not c.yields or i.cancel_requested_at is null or i.cancel_answered)", ""),
+    ("second-reply-stands", "inbox/reply", " and s.reply_kind is null", ""),
+    ("reply-to-anothers-update", "inbox/reply", "s.target_id = c.id and ", ""),
+    ("reply-to-a-plain-signal", "inbox/reply", "and s.wants_reply ", ""),
+    ("reply-does-not-consume", "inbox/reply", "payload = null,", ""),
+    ("reply-does-not-consume", "inbox/reply", "consumed_at = coalesce(s.consumed_at, outlast.now()),", ""),
+    ("reply-forgets-when-it-was-consumed", "inbox/reply", "coalesce(s.consumed_at, outlast.now())", "outlast.now()"),
+    ("retry-leaves-updates-open", "inbox/end_updates", "reply_kind = 'ended'", "reply_kind = null"),
 
     // Error values: an end without its value, and a live instance with one.
     ("error-value-is-not-written", "commit/advance",

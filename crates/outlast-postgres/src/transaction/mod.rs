@@ -51,8 +51,8 @@ tx.commit().await?;
 //! Each verb is one published statement, [`Schema::insert_statement`] and
 //! [`Schema::signal_statement`], with parameters of plain types. Check your values with
 //! [`NewInstance::check`] and [`NewSignal::check`]. The statements refuse values that do not pass,
-//! and that ends your transaction. Other languages use the SQL functions `outlast.insert` and
-//! `outlast.signal`, which check everything themselves.
+//! and that ends your transaction. Other languages use the SQL functions `outlast.insert`,
+//! `outlast.signal` and `outlast.update`, which check everything themselves.
 
 #[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
 mod sqlx;

@@ -254,6 +254,10 @@ fn looks_before_it_writes(commit: &Commit) -> bool {
         WrittenBy::Proceed => false,
         WrittenBy::Flow | WrittenBy::ContinueAsNew => true,
     };
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("reply-does-not-lock") {
+        return looks || !commit.views.is_empty() || consumes_some(commit);
+    }
     looks || !commit.views.is_empty() || !commit.replies.is_empty() || consumes_some(commit)
 }
 

@@ -1,12 +1,12 @@
 //! The verbs that sessions call, and the effects that the verbs report.
 
-use super::stage::{MACHINE, QUEUE, Stage, holder, instance};
+use super::stage::{MACHINE, QUEUE, Stage, holder, instance, update};
 use outlast_core::{
     Answer, CancelAnswer, CascadeRequest, ChildRange, Claim, ClaimOffer, ClaimRef, ClaimRequest,
-    ClosePolicy, CollectRequest, Commit, Delivery, Due, Error, EventKind, Extent, Flowing,
-    InstanceId, Join, JoinSet, JoinSets, Joined, Json, MachineVersion, NewEvent, NewSignal, Note,
-    Outcome, Proceed, ReapRequest, Release, ReleaseAnswer, Result, RetryAnswer, Revision, SignalId,
-    SignalOrInsert, Status, Store, TerminateAnswer, Until,
+    ClosePolicy, CollectRequest, Commit, Delivery, Due, Error, EventKind, Extent, Flowing, Inspect,
+    InstanceId, Join, JoinSet, JoinSets, Joined, Json, MachineVersion, NewEvent, NewReply,
+    NewSignal, Note, Outcome, Proceed, ReapRequest, Release, ReleaseAnswer, ReplyKind, Result,
+    RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store, TerminateAnswer, Until,
 };
 use outlast_postgres::Postgres;
 use std::fmt;
@@ -20,6 +20,10 @@ pub(crate) enum Act {
     Deliver(usize),
     /// A signal. If it wakes its target, the worker of the stage claims the target.
     DeliverFor(usize),
+    /// The update `u`, for the first time or again.
+    Ask(usize),
+    /// An outcome that replies to all that its step has received.
+    Reply(usize, Decision),
     /// A signal for the holder of the correlation key, or for a new holder.
     SignalOrInsert,
     /// Inserts an instance with the correlation key.
@@ -94,6 +98,8 @@ pub(crate) enum Effect {
     },
     /// A commit consumed these signals.
     Consumed(Vec<SignalId>),
+    /// A commit replied to these updates, whether one had a reply before or not.
+    Replied(Vec<SignalId>),
     /// A commit added this many events.
     Recorded { id: InstanceId, events: usize },
     /// A claim of a parent came with these children. `all`: every child had to end before it.
@@ -108,6 +114,22 @@ pub(crate) enum Effect {
     Nothing(&'static str),
     /// An error or a rejection. No scenario expects one.
     Refused(String),
+}
+
+impl Effect {
+    pub(crate) fn consumed(&self) -> &[SignalId] {
+        let Effect::Consumed(signals) = self else {
+            return &[];
+        };
+        signals
+    }
+
+    pub(crate) fn replied(&self) -> &[SignalId] {
+        let Effect::Replied(signals) = self else {
+            return &[];
+        };
+        signals
+    }
 }
 
 impl Act {
@@ -134,6 +156,20 @@ impl Act {
             Act::Deliver(place) => deliver(store, stage.cast[*place].id).await,
             Act::DeliverFor(place) => {
                 deliver_for(store, stage, stage.cast[*place].id, carried).await
+            }
+            Act::Ask(place) => ask(store, stage.cast[*place].id).await,
+            Act::Reply(place, decision) => {
+                let commit_alone = decision.commit(*place, stage);
+                let replies = stage.received.iter().map(|signal| NewReply {
+                    signal: *signal,
+                    kind: ReplyKind::Done,
+                    data: Json::null(),
+                });
+                let replying = Commit {
+                    replies: replies.collect(),
+                    ..commit_alone
+                };
+                commit(store, vec![replying]).await
             }
             Act::SignalOrInsert => signal_or_insert(store, stage.for_ever).await,
             Act::Insert => insert(store).await,
@@ -318,8 +354,15 @@ async fn commit(store: &Postgres, commits: Vec<Commit>) -> Result<Vec<Effect>> {
                         events: commit.events.len(),
                     });
                 }
+                let replied: Vec<SignalId> =
+                    commit.replies.iter().map(|reply| reply.signal).collect();
                 if commit.outcome.consumes() {
                     effects.push(Effect::Consumed(commit.received));
+                } else if !replied.is_empty() {
+                    effects.push(Effect::Consumed(replied.clone()));
+                }
+                if !replied.is_empty() {
+                    effects.push(Effect::Replied(replied));
                 }
             }
             Answer::Cancel(_) => effects.push(Effect::Nothing("a cancel comes first")),
@@ -366,6 +409,22 @@ async fn deliver(store: &Postgres, target: InstanceId) -> Result<Vec<Effect>> {
     let signal = NewSignal::new(target.into(), "go", Json::null());
     let delivered = store.deliver(vec![signal], None).await?;
     Ok(sent(delivered.answers[0]))
+}
+
+/// Delivers the update, or finds that it has come before.
+async fn ask(store: &Postgres, target: InstanceId) -> Result<Vec<Effect>> {
+    let delivered = store.deliver(vec![update(target)], None).await?;
+    match delivered.answers[0] {
+        Delivery::Duplicate { instance } if instance == target => {
+            // The sender then asks for the reply. Nobody here removes the instance.
+            let found = store.update(target, "u").await?;
+            Ok(vec![match found {
+                Some(_) => Effect::Nothing("a duplicate"),
+                None => Effect::Refused("a duplicate that is not there".into()),
+            }])
+        }
+        answer => Ok(sent(answer)),
+    }
 }
 
 /// Delivers a signal and claims its target. With an expired lease the verb delivers nothing.
@@ -607,6 +666,11 @@ impl fmt::Display for Act {
             Act::Release(place) => write!(f, "release {place}"),
             Act::Deliver(place) => write!(f, "deliver {place}"),
             Act::DeliverFor(place) => write!(f, "deliver {place} and claim"),
+            Act::Ask(place) => write!(f, "ask {place}"),
+            Act::Reply(place, decision) => {
+                let decision = format!("{decision:?}").to_lowercase();
+                write!(f, "reply and {decision} {place}")
+            }
             Act::SignalOrInsert => f.write_str("signal or insert"),
             Act::Insert => f.write_str("insert"),
             Act::Fire => f.write_str("fire"),

@@ -50,7 +50,8 @@ impl Verdicts {
         violations.extend(lost_children(world, &history).await);
         violations.extend(overtaking(world, &history).await);
         violations.extend(untrue_answers(schedule, &history));
-        violations.extend(lost_signals(world, stage, schedule).await);
+        violations.extend(lost_signals(world, stage, schedule, &history).await);
+        violations.extend(untrue_replies(world, schedule, &history).await);
         violations.extend(unnamed_signals(world, schedule, &history).await);
         violations.extend(untrue_histories(world, stage, schedule).await);
         // Last, because it changes the state.
@@ -293,6 +294,7 @@ fn untrue_answers(schedule: &Schedule, history: &[Written]) -> Vec<String> {
                 | Effect::Sent { .. }
                 | Effect::Named { .. }
                 | Effect::Consumed(_)
+                | Effect::Replied(_)
                 | Effect::Recorded { .. }
                 | Effect::Nothing(_) => {}
             }
@@ -332,7 +334,12 @@ fn is_same(effect: &Effect, written: &Written) -> bool {
 
 /// I7: an acknowledged signal is pending, or was consumed by exactly one commit, or its instance
 /// ended.
-async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<String> {
+async fn lost_signals(
+    world: &World,
+    stage: &Stage,
+    schedule: &Schedule,
+    history: &[Written],
+) -> Vec<String> {
     let mut acknowledged: Vec<(SignalId, InstanceId)> = stage
         .received
         .iter()
@@ -344,6 +351,7 @@ async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<
             Effect::Sent { id, target } => acknowledged.push((*id, *target)),
             Effect::Consumed(signals) => consumed.extend(signals),
             Effect::Changed { .. }
+            | Effect::Replied(_)
             | Effect::Named { .. }
             | Effect::Started(_)
             | Effect::Children { .. }
@@ -363,12 +371,69 @@ async fn lost_signals(world: &World, stage: &Stage, schedule: &Schedule) -> Vec<
         .collect();
     let mut violations = Vec::new();
     for (signal, target) in acknowledged {
+        // An end empties the inbox, also of an instance that was retried since.
+        if was_retried(history, target.0) {
+            continue;
+        }
         let times = consumed.iter().filter(|c| **c == signal).count();
         let is_pending = pending.contains(&signal);
         let should_be = living.contains(&target.0) && times == 0;
         if times > 1 || is_pending != should_be {
             violations.push(format!(
                 "I7: signal {signal} was consumed {times} times and is pending: {is_pending}"
+            ));
+        }
+    }
+    violations
+}
+
+fn was_retried(history: &[Written], id: i64) -> bool {
+    let mut changes = history.iter().filter(|written| written.id == id);
+    changes.any(|written| {
+        let has_ended = |side: &Option<(String, i64)>| {
+            side.as_ref()
+                .is_some_and(|(word, _)| status(word).is_terminal())
+        };
+        has_ended(&written.was) && written.is.is_some() && !has_ended(&written.is)
+    })
+}
+
+/// I7: an update has a reply if and only if a commit that was written has replied to it.
+///
+/// Without a reply, it waits in the inbox of its instance, or its instance has ended. If that was
+/// retried since, the update says so.
+async fn untrue_replies(world: &World, schedule: &Schedule, history: &[Written]) -> Vec<String> {
+    let effects = || schedule.effects.iter().flatten();
+    let replied: Vec<SignalId> = effects().flat_map(Effect::replied).copied().collect();
+    let consumed: Vec<SignalId> = effects().flat_map(Effect::consumed).copied().collect();
+    let instances = world.instances().await;
+    let mut violations = Vec::new();
+    for update in world.updates().await {
+        let lives = instances
+            .iter()
+            .any(|row| row.id == update.target && !status(&row.status).is_terminal());
+        let is_open = update.is_pending || consumed.contains(&update.id);
+        let expected = match replied.contains(&update.id) {
+            true => Some("done"),
+            false if lives && !is_open && was_retried(history, update.target) => Some("ended"),
+            false => None,
+        };
+        // The end that follows a retry leaves the mark of the retry.
+        let may_be_marked = expected.is_none() && !lives && was_retried(history, update.target);
+        let is_right = match update.reply.as_deref() {
+            Some("ended") if may_be_marked => true,
+            found => found == expected,
+        };
+        if !is_right {
+            violations.push(format!(
+                "I7: update {} has the reply {:?} instead of {expected:?}",
+                update.id, update.reply
+            ));
+        }
+        if expected.is_none() && lives && !is_open {
+            violations.push(format!(
+                "I7: update {} left the inbox without a reply",
+                update.id
             ));
         }
     }
@@ -401,6 +466,7 @@ async fn unnamed_signals(world: &World, schedule: &Schedule, history: &[Written]
                 | Effect::Changed { .. }
                 | Effect::Started(_)
                 | Effect::Consumed(_)
+                | Effect::Replied(_)
                 | Effect::Recorded { .. }
                 | Effect::Children { .. }
                 | Effect::CancelRequested { .. }
@@ -441,6 +507,7 @@ async fn untrue_histories(world: &World, stage: &Stage, schedule: &Schedule) -> 
             | Effect::Sent { .. }
             | Effect::Named { .. }
             | Effect::Consumed(_)
+            | Effect::Replied(_)
             | Effect::Children { .. }
             | Effect::CancelRequested { .. }
             | Effect::Nothing(_)

@@ -88,6 +88,14 @@ select format('I7: signal %s is in the inbox of instance %s, which is %s', s.id,
   left join outlast.instances i on i.id = s.target_id
  where s.consumed_at is null and (i.id is null or i.finished_at is not null)
 union all
+select format('I7: update %s is answered as %s, and is in the inbox of %s', s.id, s.reply_kind, s.target_id)
+  from outlast.signals s
+ where s.consumed_at is null and s.reply_kind is not null
+union all
+select format('I7: signal %s wants no reply, and has one', s.id)
+  from outlast.signals s
+ where s.reply_kind is not null and not s.wants_reply
+union all
 select format('I8: %s instances execute under partition key %s', count(*), i.partition_key)
   from outlast.instances i
  where i.status = 'executing' and i.partition_key is not null

@@ -101,7 +101,9 @@ impl Scenario {
     ///
     /// No other session can distinguish a read or write under a lock from the commit.
     pub(crate) fn at_meetings(self) -> Scenario {
-        const UNDER_LOCKS: [&str; 10] = [
+        const UNDER_LOCKS: [&str; 12] = [
+            "inbox/reply",
+            "inbox/end_updates",
             "commit/park",
             "commit/continue_as_new",
             "commit/spawn_alike",

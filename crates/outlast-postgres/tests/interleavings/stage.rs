@@ -28,6 +28,8 @@ const CHILD_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) enum Start {
     /// One instance executes. A signal `go` has woken it, and it has received the signal.
     Executing,
+    /// As `Executing`, but the signal `go` is the update `u`.
+    Asked,
     /// One instance waits for `go`, and its deadline has come. The claim that parked it is known.
     Parked,
     /// One instance is in its queue.
@@ -104,6 +106,7 @@ impl Start {
     pub(crate) fn idle(self) -> &'static [&'static str] {
         match self {
             Start::Executing
+            | Start::Asked
             | Start::Parked
             | Start::Runnable
             | Start::Unheld
@@ -186,6 +189,7 @@ impl Start {
             },
             Start::Outliving | Start::Cascading => join,
             Start::Executing
+            | Start::Asked
             | Start::Parked
             | Start::Runnable
             | Start::Unheld
@@ -217,6 +221,7 @@ impl Start {
         };
         match self {
             Start::Executing => world.executing(&mut stage, hurried(instance())).await,
+            Start::Asked => world.asked(&mut stage, hurried(instance())).await,
             Start::Parked => world.parked(&mut stage, hurried(instance())).await,
             Start::Runnable => world.insert(&mut stage, 1, hurried(instance())).await,
             Start::Unheld => {}
@@ -291,6 +296,7 @@ impl Start {
             }
             Start::LineSetAside => world.claim_into(&mut stage, &[]).await,
             Start::Executing
+            | Start::Asked
             | Start::Parked
             | Start::Runnable
             | Start::Unheld
@@ -312,6 +318,11 @@ pub(crate) fn instance() -> NewInstance {
 /// An instance that has taken too long when the schedules begin.
 fn hurried(row: NewInstance) -> NewInstance {
     row.timeout(TIMEOUT)
+}
+
+/// The update of the scenarios. It is always the same one.
+pub(crate) fn update(target: InstanceId) -> NewSignal {
+    NewSignal::new(target.into(), "go", Json::null()).update("u")
 }
 
 /// An instance with the correlation key.
@@ -410,6 +421,16 @@ impl World {
     async fn executing(&self, stage: &mut Stage, row: NewInstance) {
         self.parked(stage, row).await;
         let signal = NewSignal::new(stage.cast[0].id.into(), "go", Json::null());
+        self.woken(stage, signal).await;
+    }
+
+    async fn asked(&self, stage: &mut Stage, row: NewInstance) {
+        self.parked(stage, row).await;
+        let update = update(stage.cast[0].id);
+        self.woken(stage, update).await;
+    }
+
+    async fn woken(&self, stage: &mut Stage, signal: NewSignal) {
         let delivered = self.store.deliver(vec![signal], None).await;
         delivered.expect("the signal is delivered");
         self.claim_into(stage, &[0]).await;

@@ -70,6 +70,15 @@ pub(crate) struct Row {
     pub(crate) latest_signal: Option<SignalId>,
 }
 
+/// A stored update.
+pub(crate) struct UpdateRow {
+    pub(crate) id: SignalId,
+    pub(crate) target: i64,
+    /// Whether it waits in the inbox.
+    pub(crate) is_pending: bool,
+    pub(crate) reply: Option<String>,
+}
+
 impl World {
     pub(crate) async fn open() -> World {
         World::with_variants(Variants::new()).await
@@ -227,6 +236,21 @@ impl World {
         let sql = in_schema(sql, &self.schema);
         let row = self.monitor.query_one(&sql, &[&id.0]).await;
         row.expect("the events are counted").get(0)
+    }
+
+    pub(crate) async fn updates(&self) -> Vec<UpdateRow> {
+        let sql = "select id, target_id, consumed_at is null, reply_kind from outlast.signals \
+                    where wants_reply order by id";
+        let rows = self.monitor.query(&in_schema(sql, &self.schema), &[]).await;
+        let rows = rows.expect("the updates are read");
+        rows.iter()
+            .map(|row| UpdateRow {
+                id: SignalId(row.get(0)),
+                target: row.get(1),
+                is_pending: row.get(2),
+                reply: row.get(3),
+            })
+            .collect()
     }
 
     /// The signals that wait in inboxes.

@@ -2,8 +2,8 @@
 //! every query for people that has one plan.
 
 use crate::table::{
-    self, CHILD, ENDED_PARENT, FAILED, FAMILY, FIRST_EXPIRED_WORKER, FIRST_HELD, FIRST_PLACED,
-    KEYED, PARENT, PARKED, PARKED_WITH_KEY, RUNNING, WORKER,
+    self, ASKED, CHILD, ENDED_PARENT, FAILED, FAMILY, FIRST_EXPIRED_WORKER, FIRST_HELD,
+    FIRST_PLACED, KEYED, PARENT, PARKED, PARKED_WITH_KEY, RUNNING, WORKER,
 };
 
 /// A statement with arguments.
@@ -159,6 +159,21 @@ fn committing(rows: usize) -> Vec<Case> {
             36,
             "bigint[], bigint[], text[], boolean[]",
             format!("{running}, {received}, {no}"),
+        ),
+        case(
+            "inbox/reply",
+            1,
+            "bigint[], bigint[], boolean[], text[], text[], text[]",
+            format!(
+                "{running}, {no}, {}, {}, {}",
+                texts(
+                    table::ids(RUNNING, rows)
+                        .into_iter()
+                        .map(|id| format!("{{{}}}", table::inbox(id)[1]))
+                ),
+                same("{done}", rows),
+                same("{1}", rows)
+            ),
         ),
         case("inbox/clear", 34, "bigint[]", &running_ids),
         case("join/join", 18, FENCE, &children).after_writing(&child_ids),
@@ -373,7 +388,7 @@ fn entering(rows: usize) -> Vec<Case> {
             35,
             DELIVER,
             format!(
-                "{targets}, {}, {}, {}, {}, {}, 10000, {WORKER}, '{{main}}', '{{order/1,invoice/1}}', 100",
+                "{targets}, {}, {}, {}, {}, {}, 10000, {WORKER}, '{{main}}', '{{order/1,invoice/1}}', 100, {}",
                 optional_texts(parked.iter().map(|&id| by_key(id).then(|| "order".into()))),
                 optional_texts(
                     parked
@@ -387,14 +402,14 @@ fn entering(rows: usize) -> Vec<Case> {
                         .iter()
                         .map(|id| (id % 3 == 0).then(|| format!("event {id}")))
                 ),
+                texts(parked.iter().map(|id| (id % 6 == 0).to_string())),
             ),
         ),
         case("deliver/taken", 4, "bigint[]", &targets),
     ]
 }
 
-const DELIVER: &str =
-    "bigint[], text[], text[], text[], text[], text[], bigint, bigint, text[], text[], bigint";
+const DELIVER: &str = "bigint[], text[], text[], text[], text[], text[], bigint, bigint, text[], text[], bigint, boolean[]";
 const INSERT: &str = "bigint, text[], integer[], text[], text[], text[], smallint[], bigint[], bigint[], text[], text[], text[], text[], bigint[], bigint[]";
 
 /// New instances. Every second one has a correlation key, and half of these keys are occupied.
@@ -560,6 +575,12 @@ fn operating(rows: usize) -> Vec<Case> {
             "1, 1, 1000000",
         ),
         case("cascade/left", 0, "", ""),
+        case(
+            "inbox/end_updates",
+            1,
+            "bigint[]",
+            bigints(table::ids(ASKED, rows)),
+        ),
         case("operate/retry", 16, FENCE, &ended_fence),
         case("operate/lock_parents", 11, "bigint[]", &child_ids),
         case("operate/rejoin", 12, FENCE, &children),
@@ -676,6 +697,12 @@ fn reading(rows: usize) -> Vec<Case> {
             1,
             "bigint, integer",
             format!("{FAMILY}, 10"),
+        ),
+        case(
+            "inspect/instances/update",
+            1,
+            "bigint, text",
+            format!("{}, 'd1'", table::ids(RUNNING, 1)[0]),
         ),
         case(
             "inspect/histories/views",

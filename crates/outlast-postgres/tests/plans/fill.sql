@@ -75,14 +75,15 @@ select 1100000 + n, 'order', 1, 'ship', '{}',
 insert into outlast.cascades (id, parent_id, from_round, upto_round, at_round, action, deep, operator, created_at)
 values (1, 1000095, 1, 1, 1, 'policy', false, 'parent', now());
 
--- Two signals for each running instance, one of them with a dedup key; one signal of another name
--- for waiting instances; and tombstones.
-insert into outlast.signals (id, target_id, name, payload, dedup_key, inserted_at, consumed_at)
+-- Two signals for each running instance, one of them an update; one signal of another name for
+-- waiting instances; and tombstones of unanswered updates.
+insert into outlast.signals (id, target_id, name, payload, dedup_key, inserted_at, consumed_at, wants_reply)
 select 2 * n + nth, n, case when kind = 99 then 'paid' else 'other' end,
        case when kind <> 65 then json '{"amount": 100}' end,
        case when nth = 1 or kind = 65 then 'd' || nth end,
        now(),
-       case when kind = 65 then now() end
+       case when kind = 65 then now() end,
+       nth = 1 or kind = 65
   from (select n, n % 100 as kind from generate_series(1, 1000000) as n) as numbered
  cross join generate_series(0, 1) as nth
  where kind = 99 or kind in (65, 92, 94) and nth = 0;

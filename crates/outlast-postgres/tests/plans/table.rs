@@ -23,6 +23,8 @@ pub(crate) const CHILD: i64 = 96;
 /// Runs under the partition key `e<id>`, with two signals in its inbox.
 pub(crate) const RUNNING: i64 = 99;
 
+/// Ended long ago, and left two updates unanswered.
+pub(crate) const ASKED: i64 = 65;
 /// Ended long ago, and was a parent.
 pub(crate) const ENDED_PARENT: i64 = 63;
 

@@ -8,8 +8,9 @@ use crate::support::work::{self, task};
 use crate::support::{Database, drop_schema, raw, raw_to, unique_schema, url, value_of};
 use futures_util::future::join_all;
 use outlast_core::{
-    Answer, ChildRange, ClaimRef, Commit, ErrorKind, Extent, Inspect, InstanceId, JoinProgress,
-    Joined, Json, Links, Note, Outcome, Proceed, Revision, Status, Store, Verb,
+    Answer, ChildRange, ClaimRef, Commit, Delivery, ErrorKind, Extent, Inspect, InstanceId,
+    JoinProgress, Joined, Json, Links, NewReply, NewSignal, Note, Outcome, Proceed, ReplyKind,
+    Revision, Status, Store, Verb,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, SCHEMA_VERSION, migrations_sql};
 use std::time::Duration;
@@ -534,6 +535,83 @@ async fn a_claim_from_before_migration_13_is_told_of_later_signals() {
     let names: Vec<&str> = inbox.iter().map(|signal| signal.name.as_str()).collect();
     assert_eq!(names, ["before", "after", "after"]);
     store.close().await;
+    drop_schema(&schema).await;
+}
+
+/// Version 16 knows no updates. Its signals and tombstones are plain, and new updates find them.
+#[tokio::test]
+async fn signals_from_before_migration_17_want_no_reply() {
+    let (schema, raw) = (unique_schema(), raw().await);
+    let sql = migrations_sql(&schema).unwrap();
+    let (before, _) = sql.split_once("\n-- Migration 17\n").unwrap();
+    raw.batch_execute(before).await.unwrap();
+    let role = format!("caller_{schema}");
+    let rows = format!(
+        "create role {role};
+         grant execute on function {schema}.deliver_one(bigint, text, text, text, json, text, bigint) to {role};
+         select {schema}.insert('task', 'start', correlation_key => 'held');
+         select {schema}.signal('task', 'held', 'go');
+         select {schema}.signal('task', 'held', 'go', dedup_key => 'pending');
+         select {schema}.signal('task', 'held', 'go', dedup_key => 'consumed');
+         update {schema}.signals set payload = null, consumed_at = now() where dedup_key = 'consumed'"
+    );
+    raw.batch_execute(&rows).await.unwrap();
+
+    let store = options(&schema).connect().await.unwrap();
+    let id = InstanceId(1);
+    let signals = store.signals(id, None).await.unwrap();
+    assert_eq!(signals.len(), 3);
+    assert!(signals.iter().all(|signal| !signal.wants_reply));
+    for key in ["pending", "consumed"] {
+        assert_eq!(store.update(id, key).await.unwrap(), None);
+        let update = NewSignal::new(id.into(), "go", Json::null()).update(key);
+        let delivered = store.deliver(vec![update], None).await.unwrap();
+        assert_eq!(delivered.answers, [Delivery::Duplicate { instance: id }]);
+    }
+    let claim = work::claim(&store, work::worker(&store).await).await;
+    let replies = signals.iter().map(|signal| NewReply {
+        signal: signal.id,
+        kind: ReplyKind::Done,
+        data: Json::null(),
+    });
+    let commit = Commit {
+        replies: replies.collect(),
+        ..Commit::of(&claim, work::wait_for("other"))
+    };
+    store.commit(vec![commit].into()).await.unwrap();
+    assert_eq!(store.signals(id, None).await.unwrap(), signals);
+    // A node of version 16 may still run. It calls the function without the new parameter.
+    let older = format!(
+        "select answer from {schema}.deliver_one(1, null, null, 'go', '1', 'older', 10000)"
+    );
+    assert_eq!(value_of::<String>(&raw, &older).await, "delivered");
+    assert_eq!(store.update(id, "older").await.unwrap(), None);
+    let may = format!(
+        "select has_function_privilege('{role}', p.oid, 'execute') from pg_proc p
+          where p.pronamespace = '{schema}'::regnamespace and p.proname = 'deliver_one'"
+    );
+    assert!(value_of::<bool>(&raw, &may).await, "it keeps its grants");
+    store.close().await;
+    drop_schema(&schema).await;
+    let dropped = raw.batch_execute(&format!("drop role {role}")).await;
+    dropped.unwrap();
+}
+
+/// A large table is neither rewritten nor read.
+#[tokio::test]
+async fn migration_17_does_not_rewrite_the_signals() {
+    let (schema, raw) = (unique_schema(), raw().await);
+    let sql = migrations_sql(&schema).unwrap();
+    let (before, _) = sql.split_once("\n-- Migration 17\n").unwrap();
+    raw.batch_execute(before).await.unwrap();
+    let file = format!("select pg_relation_filenode('{schema}.signals')::bigint");
+    let old: i64 = value_of(&raw, &file).await;
+    options(&schema).connect().await.unwrap().close().await;
+    assert_eq!(value_of::<i64>(&raw, &file).await, old);
+    let checks = format!(
+        "select count(*) from pg_constraint c where c.conrelid = '{schema}.signals'::regclass and c.contype = 'c'"
+    );
+    assert_eq!(value_of::<i64>(&raw, &checks).await, 2, "no new check");
     drop_schema(&schema).await;
 }
 

@@ -6,9 +6,9 @@ use crate::support::work::{self, task};
 use crate::support::{Database, raw, raw_to, unique_schema, url_of, value_of};
 use outlast_conformance::{Subject, Threads, suite, try_rule};
 use outlast_core::{
-    Delivery, Error, ErrorKind, Extent, Filter, Inserted, Inspect, InstanceId, Json, ListRequest,
-    ManualClock, NewInstance, NewSignal, Note, Outcome, Result, Scope, SignalOrInsert, Status,
-    StepCountRequest, Store, Target, WriteCheck,
+    Commit, Delivery, Error, ErrorKind, Extent, Filter, Inserted, Inspect, InstanceId, Json,
+    ListRequest, ManualClock, NewInstance, NewReply, NewSignal, Note, Outcome, ReplyKind, Result,
+    Scope, SignalOrInsert, Status, StepCountRequest, Store, Target, UpdateState, WriteCheck,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, testing};
 use std::collections::BTreeSet;
@@ -246,6 +246,63 @@ async fn an_enqueuer_starts_and_signals_instances_through_the_store() {
 }
 
 #[tokio::test]
+async fn an_enqueuer_sends_an_update_and_reads_its_reply() {
+    let scene = Scene::new().await;
+    let web = scene.options("enqueuer").enqueue_only().connect().await;
+    let (web, worker) = (web.unwrap(), scene.store("worker").await);
+    web.insert(vec![task().correlation_key("order:0")], None)
+        .await
+        .unwrap();
+    let id = park(&worker, "order:0").await;
+    let update = NewSignal::new(id.into(), "paid", Json::null()).update("u");
+    let delivered = web.deliver(vec![update.clone()], None).await.unwrap();
+    assert!(matches!(
+        delivered.answers[..],
+        [Delivery::Delivered { woke: true, .. }]
+    ));
+    let state = async || {
+        let found = web.update(id, "u").await.unwrap().unwrap();
+        assert_eq!(Some(&found), worker.update(id, "u").await.unwrap().as_ref());
+        found.state
+    };
+    assert_eq!(state().await, UpdateState::Pending);
+    let claimed = work::claim(&worker, work::worker(&worker).await).await;
+    let reply = NewReply {
+        signal: claimed.inbox[0].id,
+        kind: ReplyKind::Done,
+        data: Json::parse("[1.50]").unwrap(),
+    };
+    let commit = Commit {
+        replies: vec![reply],
+        ..Commit::of(&claimed, work::wait_for("paid"))
+    };
+    worker.commit(vec![commit].into()).await.unwrap();
+    let UpdateState::Replied(reply) = state().await else {
+        panic!("it is answered");
+    };
+    assert_eq!(
+        (reply.kind, reply.data.as_str()),
+        (ReplyKind::Done, "[1.50]")
+    );
+    let again = web.deliver(vec![update], None).await.unwrap();
+    assert_eq!(again.answers, [Delivery::Duplicate { instance: id }]);
+    assert_eq!(web.update(id, "v").await.unwrap(), None);
+    // An end without an answer, and a retry after it.
+    let second = NewSignal::new(id.into(), "other", Json::null()).update("u-2");
+    web.deliver(vec![second], None).await.unwrap();
+    let note = || Note::by("test");
+    let ended = worker.terminate(vec![id], Extent::One, note());
+    ended.await.unwrap();
+    let unanswered = async || web.update(id, "u-2").await.unwrap().unwrap().state;
+    assert_eq!(unanswered().await, UpdateState::Ended);
+    worker.retry(vec![id], note()).await.unwrap();
+    assert_eq!(unanswered().await, UpdateState::Ended);
+    web.close().await;
+    worker.close().await;
+    scene.drop().await;
+}
+
+#[tokio::test]
 async fn an_enqueuers_signal_starts_its_target_when_the_key_is_free() {
     let scene = Scene::new().await;
     let web = scene.options("enqueuer").enqueue_only().connect().await;
@@ -360,6 +417,7 @@ async fn an_enqueuer_may_execute_no_other_statement() {
             "doctor/table",
             "notify/notify",
             "transaction/insert",
+            "transaction/reply",
             "transaction/signal"
         ]
     );
@@ -549,7 +607,11 @@ async fn a_reader_reads_everything_and_writes_nothing() {
             (sql.starts_with("select from") && !sql.ends_with("share")) || sql.ends_with(".now()");
         assert_eq!(is_denied(&client, &sql).await, !reads, "{sql}");
     }
-    for call in ["insert('task', 'start')", "signal(1, 'paid')"] {
+    for call in [
+        "insert('task', 'start')",
+        "signal(1, 'paid')",
+        "update(1, 'paid', '1', 'u')",
+    ] {
         let sql = format!("select \"{}\".{call}", scene.schema);
         assert!(is_denied(&client, &sql).await, "{sql}");
     }
@@ -604,6 +666,10 @@ async fn a_role_without_grants_may_do_nothing_even_with_usage_of_the_schema() {
             "signal(1, 'paid')",
             "signal('task', 'key', 'paid', 'null'::jsonb)",
             "signal('task', 'key', 'paid', 'null')",
+            "update(1, 'paid', '1', 'u')",
+            "update('task', 'key', 'paid', '1', 'u')",
+            "reply(1, 'u')",
+            "reply('task', 'key', 'u')",
             "insert_one('a', 1, 's', '1', 'q', 0::smallint, 0, null, null, null, null, null)",
             "deliver_one(1, null, null, 'a', '1', null, 1)",
         ] {
@@ -647,8 +713,16 @@ async fn the_roles_decide_the_rights_on_every_object_of_the_schema() {
     for row in admin.query(query, &[&quoted]).await.unwrap() {
         let (name, definer, pinned, public): (&str, bool, bool, bool) =
             (row.get(0), row.get(1), row.get(2), row.get(3));
-        let enqueues = ["insert", "signal", "insert_one", "deliver_one"].contains(&name);
-        assert_eq!((definer, pinned), (enqueues, enqueues), "{name}");
+        let acts = [
+            "insert",
+            "signal",
+            "update",
+            "reply",
+            "insert_one",
+            "deliver_one",
+        ];
+        let acts = acts.contains(&name);
+        assert_eq!((definer, pinned), (acts, acts), "{name}");
         assert!(!public, "every role may call {name}");
     }
     scene.drop().await;

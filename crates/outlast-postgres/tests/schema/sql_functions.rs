@@ -5,9 +5,9 @@ use crate::support::{
     drop_schema, install_settable_clock, options, raw, unique_schema, url, value_of,
 };
 use outlast_core::{
-    Answer, Delivery, Extent, Flowing, Inserted, Inspect, Instance, InstanceId, Json, KeyText,
-    ManualClock, NewInstance, NewSignal, Outcome, Park, Scope, Start, Status, Store, Target,
-    Timestamp,
+    Answer, Commit, Delivery, Extent, Flowing, Inserted, Inspect, Instance, InstanceId, Json,
+    KeyText, ManualClock, NewInstance, NewReply, NewSignal, Outcome, Park, ReplyKind, Scope, Start,
+    Status, Store, Target, Timestamp,
 };
 use outlast_postgres::Postgres;
 use std::time::Duration;
@@ -362,6 +362,153 @@ async fn an_sql_signal_repeated_after_the_end_is_a_duplicate() {
         "the former holder has it"
     );
     assert_eq!(both.store.signals(next, None).await.unwrap(), []);
+    both.close().await;
+}
+
+/// What the function `reply` returns: the state, the kind, the reply and the name.
+async fn replied(both: &Both, call: &str) -> [Option<String>; 4] {
+    let sql = both.named(&format!(
+        "select state, kind, reply::text, name, at is null as undated from {call}"
+    ));
+    let row = both.sql.query_one(&sql, &[]).await.unwrap();
+    let [state, kind, reply, name] = [0, 1, 2, 3].map(|column| row.get(column));
+    assert_eq!(row.get::<_, bool>("undated"), Option::is_none(&kind));
+    [state, kind, reply, name]
+}
+
+#[tokio::test]
+async fn an_sql_update_is_delivered_as_one_and_its_reply_is_read_in_sql() {
+    let both = Both::open().await;
+    let id = parked(&both, "k").await;
+    let by_id = format!("outlast.reply({id}, 'u-7')");
+    let by_key = "outlast.reply('task', 'k', 'u-7')";
+    let none = [const { None }; 4];
+    assert_eq!(replied(&both, &by_id).await, none);
+    assert_eq!(replied(&both, by_key).await, none);
+    let update = r#"outlast.update('task', 'k', 'go', '{"amount": 100}', 'u-7')"#;
+    both.run("begin").await;
+    assert_eq!(both.signal(update).await, "delivered");
+    both.run("rollback").await;
+    assert_eq!(both.store.update(id, "u-7").await.unwrap(), None);
+    assert_eq!(both.signal(update).await, "delivered");
+    let again = format!("outlast.update({id}, 'go', 'null', 'u-7')");
+    assert_eq!(both.signal(&again).await, "duplicate");
+    let standing = |words: [&str; 4]| words.map(|it| (!it.is_empty()).then(|| it.to_owned()));
+    let pending = standing(["pending", "", "", "go"]);
+    assert_eq!(replied(&both, &by_id).await, pending);
+    assert_eq!(replied(&both, by_key).await, pending);
+
+    let claim = claim(&both.store, worker(&both.store).await).await;
+    assert_eq!(claim.id, id);
+    assert!(claim.inbox[0].wants_reply);
+    let second = format!("outlast.update({id}, 'go', 'null', 'u-8')");
+    assert_eq!(both.signal(&second).await, "delivered");
+    let reply = NewReply {
+        signal: claim.inbox[0].id,
+        kind: ReplyKind::Rejected,
+        data: Json::parse(r#"{"because": ["ü\"", 1.50]}"#).unwrap(),
+    };
+    let commit = Commit {
+        replies: vec![reply],
+        ..Commit::of(&claim, done())
+    };
+    both.store.commit(vec![commit].into()).await.unwrap();
+    let text = r#"{"because": ["ü\"", 1.50]}"#;
+    let answered = standing(["replied", "rejected", text, "go"]);
+    assert_eq!(replied(&both, &by_id).await, answered);
+    assert_eq!(replied(&both, by_key).await, answered, "the former holder");
+    let ended = standing(["ended", "", "", "go"]);
+    let of_second = format!("outlast.reply({id}, 'u-8')");
+    assert_eq!(replied(&both, &of_second).await, ended);
+    // The next holder of the key did not get it.
+    let next = parked(&both, "k").await;
+    assert_eq!(both.signal(update).await, "duplicate");
+    assert_eq!(both.store.signals(next, None).await.unwrap(), []);
+    assert_eq!(replied(&both, by_key).await, answered);
+    both.close().await;
+}
+
+#[tokio::test]
+async fn an_update_ended_by_a_retry_stays_ended_in_sql() {
+    let both = Both::open().await;
+    let id = parked(&both, "k").await;
+    let update = format!("outlast.update({id}, 'ask', '1', 'u')");
+    assert_eq!(both.signal(&update).await, "delivered");
+    let note = || outlast_core::Note::by("ada");
+    let ended = both.store.terminate(vec![id], Extent::One, note());
+    ended.await.unwrap();
+    both.store.retry(vec![id], note()).await.unwrap();
+    let found = replied(&both, &format!("outlast.reply({id}, 'u')")).await;
+    assert_eq!(
+        found,
+        [Some("ended".into()), None, None, Some("ask".into())]
+    );
+    both.close().await;
+}
+
+#[tokio::test]
+async fn every_answer_of_an_sql_update_is_that_of_a_signal() {
+    let both = Both::open().await;
+    let id = parked(&both, "k").await;
+    let answers = [
+        (
+            format!("outlast.update({id}, 'ask', '1', 'u')"),
+            "delivered",
+        ),
+        (
+            format!("outlast.signal({id}, 'ask', '1', 'u')"),
+            "duplicate",
+        ),
+        (
+            format!("outlast.signal({id}, 'ask', '1', 'd')"),
+            "delivered",
+        ),
+        (
+            "outlast.update('task', 'k', 'ask', '1', 'd')".into(),
+            "duplicate",
+        ),
+        ("outlast.update(0, 'ask', '1', 'u')".into(), "no_target"),
+        (
+            "outlast.update('task', 'nobody', 'ask', '1', 'u')".into(),
+            "no_target",
+        ),
+    ];
+    for (call, word) in answers {
+        assert_eq!(both.signal(&call).await, word, "{call}");
+    }
+    // A plain signal with the id has no reply.
+    let plain = replied(&both, "outlast.reply('task', 'k', 'd')").await;
+    assert_eq!(plain, [const { None }; 4]);
+    let refused = [
+        (format!("outlast.update({id}, 'ask', '1', null)"), "no id"),
+        (
+            format!("outlast.update({id}, 'ask', '1', '')"),
+            "dedup key is empty",
+        ),
+        (
+            format!("outlast.update({id}, '', '1', 'u')"),
+            "signal is empty",
+        ),
+        (
+            format!("outlast.update({id}, 'ask', null, 'u')"),
+            "payload is null",
+        ),
+        (
+            "outlast.update(null, 'ask', '1', 'u')".into(),
+            "target is null",
+        ),
+        (
+            "outlast.update('', 'k', 'ask', '1', 'u')".into(),
+            "machine is empty",
+        ),
+        (
+            "outlast.update('task', null, 'ask', '1', 'u')".into(),
+            "correlation key is null",
+        ),
+    ];
+    for (call, message) in refused {
+        both.assert_refused(&call, message).await;
+    }
     both.close().await;
 }
 

@@ -89,8 +89,8 @@ fn every_edit_of_a_mutant_fits_its_statement() {
     files.insert("migration 1".into(), kernel.into());
     let bounds = include_str!("../../migrations/0010_bounds.sql");
     files.insert("migration 10".into(), bounds.into());
-    let fresh_inboxes = include_str!("../../migrations/0013_fresh_inboxes.sql");
-    files.insert("migration 13".into(), fresh_inboxes.into());
+    let updates = include_str!("../../migrations/0017_updates.sql");
+    files.insert("migration 17".into(), updates.into());
     for (mutant, statement, was, _) in edits::EDITS {
         let text = files[*statement].clone();
         assert!(

@@ -252,6 +252,13 @@ fn reply(tx: &Tx<'_>, commit: &Commit) -> Result<(), Fault> {
     if commit.replies.is_empty() {
         return Ok(());
     }
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("reply-without-fence")
+        || fence(tx, commit.claim)?.is_some()
+            && outlast_core::mutant::is("reply-passes-over-a-cancel")
+    {
+        return inbox::reply(tx, commit.claim.id, &commit.replies);
+    }
     // With one writer, the fence holds until the outcome is written.
     match fence(tx, commit.claim)? {
         Some(fenced) if !fenced.stops(commit) => inbox::reply(tx, commit.claim.id, &commit.replies),
