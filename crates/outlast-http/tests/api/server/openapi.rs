@@ -213,6 +213,18 @@ async fn every_route_answers_as_the_document_says() {
         ),
         (
             "get",
+            "/v1/instances/{id}/queries",
+            format!("/v1/instances/{errand}/queries"),
+            Value::Null,
+        ),
+        (
+            "post",
+            "/v1/instances/{id}/queries/{name}",
+            format!("/v1/instances/{errand}/queries/doings"),
+            json!({"about": null}),
+        ),
+        (
+            "get",
             "/v1/instances/{id}/wait",
             format!("/v1/instances/{waits}/wait?timeout_ms=1"),
             Value::Null,
