@@ -333,7 +333,7 @@ impl Flow {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> outlast::Result<()> {
     /// # let engine = Engine::sqlite_in_memory()?.register(cart).start().await?;
-    /// let cart = engine.start(cart::with(())).await?;
+    /// let cart = engine.start(cart::with()).await?;
     /// for item in ["apple", "pear", "apricot"] {
     ///     cart.signal(Add(item.into())).await?;
     /// }

@@ -101,7 +101,7 @@ async fn each_failure_of_a_query_has_its_code<S: Store + Inspect + Clone>(store:
 }
 
 #[workflow(name = "shape")]
-async fn before(flow: Flow) -> FlowResult<()> {
+async fn old_shape(flow: Flow) -> FlowResult<()> {
     flow.on_query(|_: Doings| Ok(vec!["before".into()]))?;
     flow.step("old", async || Ok::<_, String>(())).await?;
     flow.signal::<Approved>().await?;
@@ -109,7 +109,7 @@ async fn before(flow: Flow) -> FlowResult<()> {
 }
 
 #[workflow(name = "shape")]
-async fn after(flow: Flow) -> FlowResult<()> {
+async fn new_shape(flow: Flow) -> FlowResult<()> {
     flow.on_query(|_: Doings| Ok(vec!["after".into()]))?;
     flow.step("new", async || Ok::<_, String>(())).await?;
     flow.signal::<Approved>().await?;
@@ -117,11 +117,11 @@ async fn after(flow: Flow) -> FlowResult<()> {
 }
 
 async fn a_history_that_does_not_fit_the_code_is_a_conflict<S: Store + Inspect + Clone>(store: S) {
-    let worker = Engine::builder(store.clone()).register(before);
+    let worker = Engine::builder(store.clone()).register(old_shape);
     let worker = worker.start().await.unwrap();
-    let started = worker.start(before::with(())).await.unwrap();
+    let started = worker.start(old_shape::with()).await.unwrap();
     started.settled().await.unwrap();
-    let web = Engine::builder(store).register(after).roles(Roles::WEB);
+    let web = Engine::builder(store).register(new_shape).roles(Roles::WEB);
     let web = web.start().await.unwrap();
     let path = format!("/v1/instances/{}/queries/doings", started.id());
     let fits = ApiClient::of(worker.client().clone(), Settings::new());
