@@ -131,9 +131,10 @@ async fn a_workflow_is_asked_by_clicking() {
     };
     let stage = Stage::sqlite(Setting::default()).await;
     let id = stage.errand(errand(&["done"])).await;
-    stage.waits_for_approval(id, 1).await;
     let page = &visit.page;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until_text("[data-events]", "too fragile to be insured")
+        .await;
     page.until_text(".query-form option", "doings").await;
     // Without a value the query is null, which is no query of this type.
     page.press("Ask").await;
@@ -149,8 +150,8 @@ async fn a_workflow_is_asked_by_clicking() {
     )
     .await;
     // A workflow that answers no query has no form.
-    let stuck = stage.client.start(stuck::with()).await.unwrap().id();
-    page.go(&format!("{}instances/{stuck}", stage.ui)).await;
+    let silent = stage.start(stuck::with()).await;
+    page.go(&format!("{}instances/{silent}", stage.ui)).await;
     page.until_text("[data-events]", "begin").await;
     page.until("!document.querySelector('.query-form')", "no form")
         .await;

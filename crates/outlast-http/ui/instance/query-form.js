@@ -69,8 +69,8 @@ export function queryForm(id, { signal, draw }) {
     }
     if (names === null || names.length === 0) return null;
     return h('form', { class: 'query-form', onsubmit: (event) => { event.preventDefault(); send(); } },
-      h('label', {}, 'Query', h('select', { name: 'query', onchange: (event) => { typed.name = event.target.value; reply = null; draw(); } }, names.map((name) => h('option', { key: name, value: name, selected: name === chosen() }, name)))),
-      h('label', {}, 'Its value (JSON, optional)', h('textarea', { name: 'value', value: typed.query, rows: '2', autocomplete: 'off', spellcheck: 'false', placeholder: '{"prefix": "a"}', oninput: (event) => { typed.query = event.target.value; } })),
+      h('label', {}, 'Name', h('select', { name: 'query', onchange: (event) => { typed.name = event.target.value; reply = null; draw(); } }, names.map((name) => h('option', { key: name, value: name, selected: name === chosen() }, name)))),
+      h('label', {}, 'Value (JSON, optional)', h('textarea', { name: 'value', value: typed.query, rows: '2', autocomplete: 'off', spellcheck: 'false', placeholder: '{"prefix": "a"}', oninput: (event) => { typed.query = event.target.value; } })),
       problem,
       reply && h('div', { class: 'well', 'data-reply': chosen() }, h('json-view', { raw: reply })),
       h('div', { class: 'actions' }, h('button', { type: 'submit', disabled: asking }, asking ? 'Asking …' : 'Ask')));

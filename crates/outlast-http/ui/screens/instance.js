@@ -115,7 +115,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         hasHistory(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance)), h('div', { key: 'handled', class: 'stack' }, flow.handled(instance))],
         h('div', { key: 'halves', class: 'halves' },
           h('div', { class: 'stack' }, published(), facts(), errorCard(), instance.status === 'failed' && result('Error value'), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.status !== 'failed' && result('Result')),
-          h('div', { class: 'stack' }, queryCard(), !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closeActions.describe(), history())),
+          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closeActions.describe(), history(), queryCard())),
         hasHistory(instance) && [h('div', { key: 'states' }, flow.states()), h('div', { key: 'events' }, flow.list())]),
     ];
   }
@@ -175,10 +175,10 @@ export function screen({ parts: [id], query, signal, draw }) {
       h('div', { class: 'well' }, h('json-view', { raw: each.data }))))));
   }
 
-  /** What the code of the workflow answers, where the code is. */
+  /** What the code of the workflow answers, where the code is. It appears late, so it is last. */
   function queryCard() {
     const asked = !gone && isFlow(instance) && queries.describe(instance);
-    return asked && card('Ask', null, h('div', { class: 'body' }, asked));
+    return asked && card('Query', null, h('div', { class: 'body' }, asked));
   }
 
   function inbox() {
