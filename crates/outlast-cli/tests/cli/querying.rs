@@ -76,10 +76,10 @@ async fn a_server_may_want_a_token(site: &Site) {
     let asked = Ran::of(command).succeeds();
     assert_eq!((asked.line(), asked.err()), ("8".into(), String::new()));
     let mut command = ask();
-    command.env("OUTLAST_TOKEN", secret.to_string());
+    command.env("OUTLAST_TOKEN", &secret);
     assert_eq!(Ran::of(command).succeeds().err(), "");
     let mut command = ask();
-    command.args(["--token", &secret.to_string()]);
+    command.args(["--token", &secret]);
     let warned = Ran::of(command).succeeds().err();
     assert!(warned.contains("warning: every user"), "{warned}");
     engine.stop().await;

@@ -76,7 +76,7 @@ impl From<RequestError> for Problem {
             RequestError::Blocked { .. } => Code::Blocked,
             RequestError::Malformed { .. } => Code::InvalidJson,
             RequestError::Rejected { .. } | RequestError::Failed { .. } => Code::RequestFailed,
-            _ => Code::Internal,
+            RequestError::Undecodable { .. } | _ => Code::Internal,
         };
         Problem::new(code, error.to_string())
     }
