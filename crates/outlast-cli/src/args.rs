@@ -66,6 +66,8 @@ pub(crate) enum Command {
     History(commands::instances::histories::HistoryArgs),
     /// Show the values that a workflow has published
     Views(commands::instances::views::ViewsArgs),
+    /// Ask a workflow, through a server that has its code
+    Query(commands::instances::query::QueryArgs),
     /// Export a run of a workflow with its history as JSON, to replay it in a test
     Export(commands::instances::histories::ExportArgs),
     /// Restart failed or cancelled instances at the step where they ended

@@ -12,7 +12,7 @@ Exit codes:
   2  invalid command line
   3  no such instance or queue
   4  refused: the instance's status does not allow it, or it was not confirmed
-  5  the database cannot be reached or used";
+  5  the database, or the server that was asked, cannot be reached or used";
 
 /// Why a command ends early.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) enum Failure {
     NotFound(String),
     /// The current state does not allow it, or the user did not confirm.
     Refused(String),
-    /// The database cannot be reached or used.
+    /// The database, or the server that was asked, cannot be reached or used.
     Database(String),
     /// The reader has closed stdout.
     OutputClosed,

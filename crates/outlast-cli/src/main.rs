@@ -2,8 +2,8 @@
 //! demonstration.
 //!
 //! Data goes to stdout, everything else to stderr. Scripts decide by the exit code (`failure.rs`),
-//! never by text. Each command is a file below `commands/`, and all of them use the database
-//! directly.
+//! never by text. Each command is a file below `commands/`. All of them use the database directly,
+//! except `query`, which asks a server.
 
 mod args;
 mod commands;
@@ -18,6 +18,7 @@ mod output;
 mod parameters;
 mod progress;
 mod server;
+mod server_client;
 mod shutdown_signal;
 mod table;
 mod top;

@@ -147,6 +147,9 @@ pub const VIEWS_MAX: usize = 20;
 /// Bytes of one view: each change writes it anew.
 pub const VIEW_BYTES_MAX: usize = 64 * 1024;
 
+/// Handlers of queries of one workflow: people choose from a list of their names.
+pub const QUERIES_MAX: usize = 100;
+
 /// Number of events up to which the start of every awaited child is recorded. They and the ends of
 /// all awaited calls must fit. In a longer history, what remains is for the calls of the code.
 pub const HISTORY_WITH_STARTS_MAX: usize = HISTORY_MAX / 2;

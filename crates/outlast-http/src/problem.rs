@@ -50,6 +50,14 @@ codes! {
     NotFound "not_found" NOT_FOUND "Not found";
     /// No such history.
     NoHistory "no_history" NOT_FOUND "No such history";
+    /// The code of the workflow handles no request of this name.
+    NoHandler "no_handler" NOT_FOUND "No such request";
+    /// The code of the workflow is not in this server.
+    NoCode "no_code" NOT_IMPLEMENTED "Code not on this server";
+    /// The code refused the request, or failed.
+    RequestFailed "request_failed" UNPROCESSABLE_ENTITY "Request failed";
+    /// The history of the workflow does not fit its code.
+    Blocked "blocked" CONFLICT "Workflow blocked";
     /// No instance would read the signal.
     NoTarget "no_target" NOT_FOUND "No live instance to signal";
     /// The inbox of the instance is full.

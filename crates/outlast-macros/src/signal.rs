@@ -15,7 +15,7 @@ const USAGE: &str = "write `#[signal(name = \"..\")]` or `#[signal(reply = Type)
 
 /// What `#[signal(..)]` sets.
 #[derive(Default)]
-struct Settings {
+struct SignalSettings {
     name: Option<LitStr>,
     reply: Option<Type>,
 }
@@ -71,8 +71,8 @@ fn check_type(input: &DeriveInput, errors: &mut Errors) -> bool {
 }
 
 /// Reads `#[signal(..)]`. A wrong setting is reported and left out.
-fn settings(attrs: &[Attribute], errors: &mut Errors) -> Settings {
-    let mut settings = Settings::default();
+fn settings(attrs: &[Attribute], errors: &mut Errors) -> SignalSettings {
+    let mut settings = SignalSettings::default();
     let mut attrs = attrs.iter().filter(|attr| attr.path().is_ident("signal"));
     let Some(first) = attrs.next() else {
         return settings;
@@ -91,7 +91,7 @@ fn settings(attrs: &[Attribute], errors: &mut Errors) -> Settings {
     settings
 }
 
-impl Settings {
+impl SignalSettings {
     fn read(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
         if input.is_empty() || input.peek(Lit) {
             return Err(syn::Error::new(input.span(), USAGE));

@@ -186,6 +186,53 @@ pub enum RequestError {
     /// The update was not delivered.
     #[error(transparent)]
     Signal(SignalError),
+    /// The request does not decode as the type that the code expects.
+    #[error("{request}: {invalid}")]
+    Malformed {
+        /// The name of the request.
+        request: String,
+        /// What does not fit.
+        invalid: Invalid,
+    },
+    /// The code of the instance is not in this process, so it cannot be asked here.
+    #[error(
+        "the code of {definition} is not here; ask a process whose engine has it registered, or the HTTP server of \
+         that process"
+    )]
+    NoCode {
+        /// The workflow and its version.
+        definition: MachineVersion,
+    },
+    /// The instance is no workflow.
+    #[error("instance {id} is of machine {machine}, which is no workflow: its state is its view")]
+    NotAWorkflow {
+        /// The instance.
+        id: InstanceId,
+        /// Its machine.
+        machine: String,
+    },
+    /// The code handles no request of this name, or has not come to its registration.
+    #[error("instance {id}: {}", no_handler(workflow, request, known))]
+    NoHandler {
+        /// The instance.
+        id: InstanceId,
+        /// The name of the request.
+        request: String,
+        /// The workflow.
+        workflow: String,
+        /// The names that the code handles, in order.
+        known: Vec<String>,
+    },
+    /// The history of the instance does not fit the code, or the code breaks a rule of workflows.
+    #[error("instance {id} cannot be replayed: the history has {expected}; the code has {found}")]
+    Blocked {
+        /// The instance.
+        id: InstanceId,
+        /// The call of the history.
+        expected: String,
+        /// The call of the code.
+        found: String,
+    },
     /// The reply does not decode as its type.
     #[error("instance {id}: {invalid}")]
     Undecodable {
@@ -200,6 +247,14 @@ pub enum RequestError {
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn no_handler(workflow: &str, request: &str, known: &[String]) -> String {
+    let known = match known {
+        [] => "it handles none".to_owned(),
+        known => format!("it handles {}", known.join(", ")),
+    };
+    format!("the code of {workflow} handles no request {request:?} so far; {known}")
 }
 
 /// Why an engine did not start.

@@ -3,19 +3,28 @@
 //!
 //! An import asks two mirrors and takes the faster one. It starts a watcher that runs beside
 //! everything else, loads a hundred files four at a time, and then signals the watcher to finish.
+//! Both answer queries about their state.
 //!
 //! ```sh
 //! cargo run -p outlast-examples --bin workflow_many
 //! ```
 
-use outlast::JobError;
 use outlast::prelude::*;
 use outlast::store::ClosePolicy;
 use outlast::workflow::OneOf2;
-use std::sync::atomic::{AtomicI32, Ordering};
+use outlast::{InstanceId, JobError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(reply = Option<InstanceId>)]
+struct Watcher;
 
 #[workflow]
 async fn import(flow: Flow, files: u32) -> FlowResult<String> {
+    let asked = flow.clone();
+    flow.on_query(move |_: Watcher| Ok(asked.last_child().and_then(|it| it.id())))?;
+
     // The first answer wins. The others are asked to cancel.
     let mirrors = [("far", 60_000), ("near", 0)];
     let mirrors = mirrors.map(|(name, ms)| flow.run(ask_mirror::with((name.to_owned(), ms))));
@@ -48,16 +57,22 @@ async fn import(flow: Flow, files: u32) -> FlowResult<String> {
 #[derive(Signal, Serialize, Deserialize)]
 struct Finish;
 
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(reply = u32)]
+struct Looks;
+
 #[workflow]
 async fn watch_import(flow: Flow, mirror: String) -> FlowResult<String> {
-    let mut looks = 0;
+    let looks = Arc::new(AtomicU32::new(0));
+    let counted = looks.clone();
+    flow.on_query(move |_: Looks| Ok(counted.load(Ordering::SeqCst)))?;
     loop {
         let look = Duration::from_millis(100);
         if flow.signal::<Finish>().timeout(look).await?.is_some() {
             return Ok(format!("{mirror} was watched"));
         }
-        looks += 1;
-        println!("look {looks} at {mirror}");
+        let look = looks.fetch_add(1, Ordering::SeqCst) + 1;
+        println!("look {look} at {mirror}");
     }
 }
 
@@ -102,6 +117,10 @@ async fn main() -> outlast::Result<()> {
 
     let stage = files.view::<String>("stage").await?;
     assert_eq!(stage.map(|view| view.value).as_deref(), Some("watching"));
+    let watcher = files.query(Watcher).await?.expect("it was started");
+    let watcher = engine.handle::<watch_import>(watcher).await?;
+    println!("{} looks", watcher.query(Looks).await?);
+
     println!("it has {} events", files.instance().await?.events);
     engine.shutdown().await
 }

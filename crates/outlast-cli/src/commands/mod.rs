@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::{Logs, Output};
 use crate::{demo, top};
 use database::{collect, doctor, migrate};
-use instances::{get, histories, insert, list, signal, tree, views, watch};
+use instances::{get, histories, insert, list, query, signal, tree, views, watch};
 use operations::end_instances::Ending;
 use operations::verb::Verb;
 use operations::{bulk, end_instances, queues};
@@ -27,6 +27,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         // These open their databases themselves, or need none.
         Command::Completions(args) => return completions::run(args, &output),
         Command::Token(args) => return token::run(args, &output),
+        Command::Query(args) => return query::run(args, &output).await,
         Command::Migrate(args) => return migrate::run(args, &cli.database, &output).await,
         Command::Demo(args) => return demo::run(args, &cli.database, &output).await,
         Command::Serve(_)
@@ -67,6 +68,7 @@ fn access(command: &Command) -> Access {
         | Command::History(_)
         | Command::Export(_)
         | Command::Views(_)
+        | Command::Query(_)
         | Command::Workers
         | Command::Top(_)
         | Command::Doctor(_) => Access::Read,
@@ -110,9 +112,11 @@ async fn run_on(database: &Database, command: &Command, output: &Output) -> Resu
         Command::Top(args) => top::run(args, database).await,
         Command::Doctor(args) => doctor::run(args, database, output).await,
         Command::Serve(args) => serve::run(args, database, output).await,
-        Command::Completions(_) | Command::Token(_) | Command::Migrate(_) | Command::Demo(_) => {
-            Ok(())
-        }
+        Command::Query(_)
+        | Command::Completions(_)
+        | Command::Token(_)
+        | Command::Migrate(_)
+        | Command::Demo(_) => Ok(()),
     }
 }
 

@@ -43,7 +43,6 @@ impl Serving {
     }
 
     /// Returns host and port.
-    #[cfg(target_os = "linux")]
     pub(crate) fn address(&self) -> &str {
         &self.address
     }

@@ -18,6 +18,7 @@ mod looking;
 #[cfg(target_os = "linux")]
 mod memory;
 mod operating;
+mod querying;
 #[cfg(unix)]
 mod reaching;
 mod refusing;

@@ -137,7 +137,13 @@ impl Site {
 /// Returns the program without a database, and without variables of the surrounding environment.
 pub(crate) fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_outlast"));
-    for name in ["OUTLAST_DATABASE", "OUTLAST_SCHEMA", "OUTLAST_TOKENS"] {
+    for name in [
+        "OUTLAST_DATABASE",
+        "OUTLAST_SCHEMA",
+        "OUTLAST_SERVER",
+        "OUTLAST_TOKEN",
+        "OUTLAST_TOKENS",
+    ] {
         command.env_remove(name);
     }
     command.env("USER", "ada");
@@ -374,11 +380,22 @@ pub(crate) struct Paid {
     amount: u64,
 }
 
+/// Asks an errand for its number.
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(reply = u64)]
+pub(crate) struct Thought {
+    plus: u64,
+}
+
 /// Gets a number from a clerk, then waits for `paid` and another clerk together. It continues as
 /// new as often as its input says.
 #[workflow]
 pub(crate) async fn errand(flow: Flow, again: u64) -> FlowResult<u64> {
     let number = flow.step("think", async || Ok::<_, String>(7)).await?;
+    flow.on_query(move |query: Thought| match query.plus {
+        0 => Err("nothing is added".into()),
+        plus => Ok(number + plus),
+    })?;
     let answer = flow.run(Clerk::with(Task::Answer { number })).await?;
     if let Err(failed) = flow.run(Clerk::with(Task::Fail)).await {
         let noted = flow.step("note", async move || Ok::<_, String>(failed.to_string()));

@@ -7,7 +7,7 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use outlast_core::InstanceId;
+use outlast_core::{InstanceId, Json as Document};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -172,6 +172,23 @@ impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalBody<T> 
         }
         check_media_type(&parts.headers)?;
         parse_object(&bytes).map(OptionalBody)
+    }
+}
+
+/// A body of any JSON value. An absent body is null.
+pub(crate) struct AnyBody(pub(crate) Document);
+
+impl<S: Sync> FromRequest<S> for AnyBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<AnyBody, Problem> {
+        let (parts, body) = request.into_parts();
+        let bytes = read_body(&parts.headers, body).await?;
+        if bytes.is_empty() {
+            return Ok(AnyBody(Document::null()));
+        }
+        check_media_type(&parts.headers)?;
+        parse(&bytes).map(AnyBody)
     }
 }
 

@@ -13,6 +13,7 @@ mod machines;
 mod metrics;
 mod operate;
 mod overview;
+mod queries;
 mod queues;
 mod router;
 mod signals;

@@ -2,7 +2,7 @@
 
 use super::{
     bulk, end_instances, events, family, health, histories, insert, instances, machines, metrics,
-    operate, overview, queues, signals, views, wait, webhooks, workers,
+    operate, overview, queries, queues, signals, views, wait, webhooks, workers,
 };
 use crate::access::guard;
 use crate::api::Api;
@@ -88,6 +88,8 @@ fn quick() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(histories::runs))
         .routes(routes!(histories::export))
         .routes(routes!(views::list))
+        .routes(routes!(queries::list))
+        .routes(routes!(queries::ask))
         .routes(routes!(bulk::bulk))
         .routes(routes!(queues::list))
         .routes(routes!(queues::pause))

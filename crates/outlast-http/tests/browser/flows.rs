@@ -125,6 +125,41 @@ async fn a_workflow_is_drawn_and_continues_after_a_signal_sent_by_clicking() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_is_asked_by_clicking() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let id = stage.errand(errand(&["done"])).await;
+    let page = &visit.page;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until_text("[data-events]", "too fragile to be insured")
+        .await;
+    page.until_text(".query-form option", "doings").await;
+    // Without a value the query is null, which is no query of this type.
+    page.press("Ask").await;
+    page.until_text(".query-form [role=alert]", "invalid_json")
+        .await;
+    page.click(".query-form textarea").await;
+    page.write(r#"{"about": "packed"}"#).await;
+    page.press("Ask").await;
+    page.until_text("[data-reply=doings]", "packed 3").await;
+    page.until(
+        "!document.querySelector('[data-reply]').textContent.includes('begun')",
+        "a part",
+    )
+    .await;
+    // A workflow that answers no query has no form.
+    let silent = stage.start(stuck::with()).await;
+    page.go(&format!("{}instances/{silent}", stage.ui)).await;
+    page.until_text("[data-events]", "begin").await;
+    page.until("!document.querySelector('.query-form')", "no form")
+        .await;
+    visit.end_but_for(&["400 (Bad Request)"]).await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hostile_payloads_in_events_stay_text() {
     let Some(visit) = Visit::start().await else {
         return;

@@ -5,6 +5,7 @@ use crate::team::{Piece, Work};
 use outlast::JobError;
 use outlast::prelude::*;
 use outlast::store::ClosePolicy;
+use std::sync::{Arc, Mutex};
 
 /// The input of [`fulfil`].
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -26,10 +27,32 @@ pub(crate) struct Approved {
     pub(crate) by: String,
 }
 
+/// Asks [`fulfil`] what it has done.
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(reply = Vec<String>)]
+pub(crate) struct Doings {
+    /// Only what contains this. A shop sells no unicorns, so that one is an error.
+    pub(crate) about: Option<String>,
+}
+
 /// Reserves, insures, packs, and waits for an approval and further checks. Then it is done, or
 /// continues as new.
 #[workflow]
 pub(crate) async fn fulfil(flow: Flow, errand: Errand) -> FlowResult<String> {
+    let doings = Arc::new(Mutex::new(vec!["begun".to_owned()]));
+    let seen = doings.clone();
+    flow.on_query(move |query: Doings| {
+        let about = query.about.unwrap_or_default();
+        if about == "unicorns" {
+            return Err("a shop sells no unicorns".into());
+        }
+        let doings = seen.lock().map_err(|error| error.to_string())?;
+        Ok(doings
+            .iter()
+            .filter(|it| it.contains(&about))
+            .cloned()
+            .collect())
+    })?;
     let note = errand.note.clone();
     let note = flow.step("reserve", async move || Ok::<_, String>(note));
     let note = note.await?;
@@ -40,7 +63,11 @@ pub(crate) async fn fulfil(flow: Flow, errand: Errand) -> FlowResult<String> {
     let parcels = errand.parcels_ms.iter();
     let parcels: Vec<_> = parcels.map(|ms| flow.run(pack::with(*ms))).collect();
     flow.all((flow.run(label::with(note)), parcels)).await?;
-    flow.publish("progress", &format!("packed {}", errand.parcels_ms.len()))?;
+    let packed = format!("packed {}", errand.parcels_ms.len());
+    flow.publish("progress", &packed)?;
+    if let Ok(mut doings) = doings.lock() {
+        doings.push(packed);
+    }
     flow.sleep(Duration::from_millis(50)).await?;
     let checks = errand.checks.iter().map(|what| {
         let piece = Piece::with(Work::Begin { what: what.clone() });

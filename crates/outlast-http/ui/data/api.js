@@ -49,6 +49,12 @@ export function post(path, body, signal) {
   return request('POST', path, { body: body ?? {}, signal });
 }
 
+/** Sends a piece of JSON, and returns the whole answer as one. */
+export async function ask(path, raw, signal) {
+  const response = await open('POST', address(path), { body: raw, signal, patience: PATIENCE_MS });
+  return new Raw(await response.text());
+}
+
 export function remove(path, query, signal) {
   return request('DELETE', path, { query, signal });
 }

@@ -9,6 +9,7 @@ import { ENDED, plural, span, whole, words } from '../draw/format.js';
 import { follow, isSame, repeat } from '../data/live.js';
 import { attempt, card, confirm, problem, skeletons, statusOf, time, toast } from '../draw/parts.js';
 import { go, href } from '../router.js';
+import { queryForm } from '../instance/query-form.js';
 import { signalForm } from '../instance/signal-form.js';
 import { h } from '../draw/view.js';
 import { plainText } from '../draw/viewer.js';
@@ -32,6 +33,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   const flow = flowOf(id, { signal, draw });
   flow.choose(query.get('run'));
   const form = signalForm(id, { draw, sent: () => load() });
+  const queries = queryForm(id, { signal, draw });
 
   load();
   repeat(load, REFRESH_MS, signal);
@@ -64,6 +66,8 @@ export function screen({ parts: [id], query, signal, draw }) {
       operations = done.operations;
       views = published.views;
       failed = null;
+      // The answers need a replay, so nothing waits for them.
+      if (isFlow(instance)) queries.load(instance);
       if (hasHistory(instance)) await flow.load(instance);
     } catch (error) {
       if (error.name === 'AbortError') return;
@@ -111,7 +115,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         hasHistory(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance)), h('div', { key: 'handled', class: 'stack' }, flow.handled(instance))],
         h('div', { key: 'halves', class: 'halves' },
           h('div', { class: 'stack' }, published(), facts(), errorCard(), instance.status === 'failed' && result('Error value'), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.status !== 'failed' && result('Result')),
-          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closeActions.describe(), history())),
+          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closeActions.describe(), history(), queryCard())),
         hasHistory(instance) && [h('div', { key: 'states' }, flow.states()), h('div', { key: 'events' }, flow.list())]),
     ];
   }
@@ -169,6 +173,12 @@ export function screen({ parts: [id], query, signal, draw }) {
     return card('Views', h('span', { class: 'badge' }, views.length), h('ul', { class: 'list' }, views.map((each) => h('li', { key: each.name, 'data-view': each.name },
       h('div', { class: 'line' }, h('b', {}, each.name), h('span', { class: 'faint end-of-line' }, 'published ', time(each.at))),
       h('div', { class: 'well' }, h('json-view', { raw: each.data }))))));
+  }
+
+  /** What the code of the workflow answers, where the code is. It appears late, so it is last. */
+  function queryCard() {
+    const asked = !gone && isFlow(instance) && queries.describe(instance);
+    return asked && card('Query', null, h('div', { class: 'body' }, asked));
   }
 
   function inbox() {

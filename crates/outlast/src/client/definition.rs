@@ -2,10 +2,11 @@
 
 use crate::codec::{Codec, Coding};
 use crate::hub::Hub;
+use crate::machine::Code;
 use crate::trace::{self, NoPropagator, Propagator};
 use outlast_core::{Hints, Inspect, QueueNames, Store};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A store that can also be queried.
 pub(crate) trait Backend: Store + Inspect {}
@@ -24,6 +25,10 @@ pub struct Client {
     pub(crate) hub: Arc<Hub>,
     pub(crate) propagator: Arc<dyn Propagator>,
     pub(crate) coding: Coding,
+    /// The code of the engine that this client belongs to, as long as that engine lives.
+    ///
+    /// Weak, because that code may own a client.
+    pub(crate) code: Weak<Code>,
     /// The trace of the step that this client was given to.
     trace: Option<Arc<str>>,
 }
@@ -40,6 +45,7 @@ impl Client {
             store,
             propagator: Arc::new(NoPropagator),
             coding: Coding::default(),
+            code: Weak::new(),
             trace: None,
         }
     }

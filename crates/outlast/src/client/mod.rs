@@ -43,6 +43,7 @@ mod explain;
 mod handle;
 mod operations;
 mod queries;
+mod requests;
 mod sentence;
 mod signals;
 mod start;

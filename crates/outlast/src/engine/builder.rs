@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::codec::Codec;
 use crate::definition::{Provided, Register};
 use crate::error::SetupError;
-use crate::machine::{Registered, Registry};
+use crate::machine::{Code, Registered, Registry};
 use crate::trace::Propagator;
 use outlast_core::limits;
 use outlast_core::{Inspect, Invalid, MachineVersion, Store};
@@ -50,7 +50,7 @@ impl Definitions {
     }
 
     /// Checks that each name is registered once, and that all values are there.
-    fn checked(self) -> Result<(Registry, Provided), SetupError> {
+    fn checked(self) -> Result<Code, SetupError> {
         let mut registry = Registry::default();
         for registered in self.registered {
             registry.add(registered?)?;
@@ -67,7 +67,10 @@ impl Definitions {
                 });
             }
         }
-        Ok((registry, self.provided))
+        Ok(Code {
+            registry,
+            provided: self.provided,
+        })
     }
 }
 
@@ -314,21 +317,22 @@ impl EngineBuilder {
 
 /// Validates the settings and creates a node from them.
 pub(crate) fn assemble(
-    client: Client,
+    mut client: Client,
     settings: Settings,
     definitions: Definitions,
     fault: Option<Fault>,
 ) -> Result<Node, SetupError> {
     refuse_aborting_panics(cfg!(panic = "abort"))?;
-    let (registry, provided) = definitions.checked()?;
-    if settings.roles.worker && registry.is_empty() {
+    let code = Arc::new(definitions.checked()?);
+    if settings.roles.worker && code.registry.is_empty() {
         return Err(SetupError::NoMachines);
     }
     if settings.roles.worker && settings.queues.is_empty() {
         return Err(SetupError::NoQueues);
     }
     check(&settings).map_err(SetupError::Setting)?;
-    Ok(Node::new(client, settings, registry, provided, fault))
+    client.code = Arc::downgrade(&code);
+    Ok(Node::new(client, settings, code, fault))
 }
 
 fn refuse_aborting_panics(panics_abort: bool) -> Result<(), SetupError> {

@@ -94,7 +94,7 @@ impl Executor {
             taken,
         } = pick;
         let queue_slots = place.queue_slots();
-        let Some(machine) = self.node.registry.get(&claim.machine, claim.version) else {
+        let Some(machine) = self.node.code.registry.get(&claim.machine, claim.version) else {
             return Box::pin(self.leave_unknown_step(&claim, &held)).await;
         };
         let mut admitted = None;
@@ -552,7 +552,7 @@ impl Executor {
             covered: held.covered(),
             cancel_flag,
             stopping: self.node.stop.working.clone(),
-            provided: self.node.provided.clone(),
+            provided: self.node.code.provided.clone(),
         };
         Context::new(claim, surroundings)
     }

@@ -77,7 +77,7 @@ impl Heartbeat {
             name: settings.name.clone(),
             host: settings.host.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
-            machines: self.node.registry.offers(),
+            machines: self.node.code.registry.offers(),
             queues: settings.queues.keys().cloned().collect(),
             lease: settings.lease,
         };

@@ -7,10 +7,9 @@ use super::claims::{ClaimEntry, ClaimGuard, Phase, RunningStep};
 use super::faults::Fault;
 use super::stats::run_counters::RunCounters;
 use crate::client::{Backend, Client};
-use crate::definition::Provided;
 use crate::hub::Alarm;
 use crate::lease::{Coverage, Epoch};
-use crate::machine::Registry;
+use crate::machine::Code;
 use outlast_core::limits::BATCH_MAX;
 use outlast_core::{
     ClaimRef, Error, HeldClaim, Hints, InstanceId, MachineVersion, Release, ReleaseAnswer, WorkerId,
@@ -30,9 +29,7 @@ const CLAIM_UNDER_WAY: Duration = Duration::from_millis(100);
 pub(crate) struct Node {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
-    pub(crate) registry: Registry,
-    /// The values that user code takes by type.
-    pub(crate) provided: Provided,
+    pub(crate) code: Arc<Code>,
     /// The machines and versions that every claim asks for.
     pub(crate) machines: Arc<[MachineVersion]>,
     /// The runs since the last flush to the store.
@@ -85,17 +82,15 @@ impl Node {
     pub(crate) fn new(
         client: Client,
         settings: Settings,
-        registry: Registry,
-        provided: Provided,
+        code: Arc<Code>,
         fault: Option<Fault>,
     ) -> Node {
         Node {
-            machines: registry.versions(),
+            machines: code.registry.versions(),
             run_counters: RunCounters::default(),
             client,
             settings,
-            registry,
-            provided,
+            code,
             stop: Stop::default(),
             fault,
             held: Mutex::default(),

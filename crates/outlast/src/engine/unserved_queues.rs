@@ -52,12 +52,12 @@ impl Unserved {
 }
 
 fn serves(node: &Node, machine: &str, version: i32, queue: &str) -> bool {
-    node.settings.queues.contains_key(queue) && node.registry.get(machine, version).is_some()
+    node.settings.queues.contains_key(queue) && node.code.registry.get(machine, version).is_some()
 }
 
 /// Warns of registered machines whose queue neither this engine nor another live worker serves.
 pub(crate) async fn warn_of_machines(node: &Node) {
-    let mut unserved = node.registry.offers();
+    let mut unserved = node.code.registry.offers();
     unserved.retain(|offer| !node.settings.queues.contains_key(&offer.queue));
     if unserved.is_empty() {
         return;

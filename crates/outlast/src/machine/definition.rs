@@ -188,8 +188,8 @@ pub trait Signal: Serialize + DeserializeOwned + Send + 'static {
 
 /// A signal that wants a reply.
 ///
-/// [`Handle::update`](crate::Handle::update) sends it to code that may change the instance before it
-/// replies. [`Handle::query`](crate::Handle::query) asks code that only reads. Derive it with
+/// An update sends it to code that may change the instance before it replies.
+/// [`Handle::query`](crate::Handle::query) asks code that only reads. Derive it with
 /// [`Signal`](derive@crate::Signal):
 ///
 /// ```

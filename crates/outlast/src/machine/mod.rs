@@ -74,5 +74,5 @@ pub(crate) use cancel_flag::CancelFlag;
 pub(crate) use codec::decode_state;
 pub(crate) use context::StepHandles;
 pub(crate) use failure::{Trouble, panic_message, write_chain};
-pub(crate) use registered::{Decided, Registered, Registry};
+pub(crate) use registered::{Code, Decided, Registered, Registry};
 pub(crate) use update::TakeReply;

@@ -3,13 +3,14 @@
 //! The builder registers them; the executor runs them by name and version.
 
 use super::{Context, Failure, History, Machine, Trouble, codec};
+use crate::client::Client;
 use crate::definition::{MissingData, Needs, Provided};
-use crate::error::SetupError;
-use crate::workflow::{Begun, Session, Workflow};
+use crate::error::{RequestError, SetupError};
+use crate::workflow::{Begun, Replayed, Session, Workflow};
 use async_trait::async_trait;
 use outlast_core::{
-    Claim, Invalid, MachineOffer, MachineVersion, NewEvent, NewReply, NewView, Outcome, ReplyKind,
-    SignalId, WORKFLOW_STEP, limits,
+    Claim, Instance, Invalid, MachineOffer, MachineVersion, NewEvent, NewReply, NewView, Outcome,
+    ReplyKind, SignalId, WORKFLOW_STEP, limits,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -118,6 +119,16 @@ impl Registered {
         self.runner.run(cx, session).await
     }
 
+    /// Replays the history of an instance for queries.
+    pub(crate) async fn replay(
+        &self,
+        client: &Client,
+        row: &Instance,
+        provided: &Provided,
+    ) -> Result<Replayed, RequestError> {
+        self.runner.replay(client, row, provided).await
+    }
+
     /// Calls `on_failure` after a failure of that step.
     pub(crate) async fn on_failure(
         &self,
@@ -184,6 +195,12 @@ trait RunStep: Send + Sync {
         session: &mut Option<Box<Session>>,
     ) -> Result<Decided, Trouble>;
     async fn on_failure(&self, failure: Failure, cx: &Context) -> Result<Decided, Trouble>;
+    async fn replay(
+        &self,
+        client: &Client,
+        row: &Instance,
+        provided: &Provided,
+    ) -> Result<Replayed, RequestError>;
 }
 
 struct MachineRunner<M>(M);
@@ -204,6 +221,18 @@ impl<M: Machine> RunStep for MachineRunner<M> {
         cx.replies().taken();
         let outcome = self.0.on_failure(state_of::<M>(cx)?, failure, cx).await?;
         Ok(replying(cx, Decided::of(outcome.record(cx)?)))
+    }
+
+    async fn replay(
+        &self,
+        _: &Client,
+        row: &Instance,
+        _: &Provided,
+    ) -> Result<Replayed, RequestError> {
+        Err(RequestError::NotAWorkflow {
+            id: row.id,
+            machine: row.machine.clone(),
+        })
     }
 }
 
@@ -258,6 +287,15 @@ impl<W: Workflow> RunStep for WorkflowRunner<W> {
     async fn on_failure(&self, failure: Failure, _: &Context) -> Result<Decided, Trouble> {
         Ok(crate::workflow::failed(failure.to_string()))
     }
+
+    async fn replay(
+        &self,
+        client: &Client,
+        row: &Instance,
+        provided: &Provided,
+    ) -> Result<Replayed, RequestError> {
+        Replayed::of(self.0.clone(), client, row, provided).await
+    }
 }
 
 /// Decodes the state.
@@ -267,6 +305,13 @@ impl<W: Workflow> RunStep for WorkflowRunner<W> {
 fn state_of<M: Machine>(cx: &Context) -> Result<M::State, Trouble> {
     codec::decode(cx.step(), &cx.claim().state)
         .map_err(|invalid| Trouble::Undecodable(invalid.to_string()))
+}
+
+/// The code of an engine: what it has registered, and the values that this takes.
+#[derive(Default)]
+pub(crate) struct Code {
+    pub(crate) registry: Registry,
+    pub(crate) provided: Provided,
 }
 
 /// Every machine that a node can run.

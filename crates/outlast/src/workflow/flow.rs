@@ -7,14 +7,14 @@ use super::call::{Call, Parts, Starting};
 use super::children::ChildRef;
 use super::group::{All, Group};
 use super::replay::events::{CallKind, Failed};
-use super::replay::runtime::{Ask, ChildStart, Runtime};
+use super::replay::runtime::{Ask, ChildStart, Handler, Runtime, Unanswered};
 use super::select::{Choices, Select, Within};
 use super::waiting::Work;
 use super::{FlowError, FlowResult};
 use crate::client::Client;
 use crate::definition::{Data, Durable, MissingData, New, Provided};
-use crate::machine::{Signal, TakeReply};
-use outlast_core::{InstanceId, Json, NewReply, Timestamp, limits};
+use crate::machine::{Request, Signal, TakeReply};
+use outlast_core::{InstanceId, Invalid, Json, NewReply, Timestamp, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::{self, Display};
@@ -37,6 +37,7 @@ use std::time::{Duration, SystemTime};
 /// | take an update and reply | [`update`](Flow::update), [`on_update`](Flow::on_update) |
 /// | wait for a condition | [`until`](Flow::until) |
 /// | show how far it is | [`publish`](Flow::publish) |
+/// | answer questions about its state | [`on_query`](Flow::on_query) |
 /// | read the time | [`now`](Flow::now) |
 /// | draw random values | [`random`](Flow::random), [`uuid`](Flow::uuid) |
 /// | change the code under running instances | [`version`](Flow::version) |
@@ -298,8 +299,87 @@ impl Flow {
     pub fn publish<T: Serialize + ?Sized>(&self, name: &str, value: &T) -> FlowResult<()> {
         let value =
             Json::of(value).map_err(|invalid| invalid.within(format_args!("view {name:?}")));
-        let published = value.and_then(|value| self.lock().views.publish(name, value));
+        let published = value.and_then(|value| {
+            let mut runtime = self.lock();
+            runtime.queries.refuse_changes("a published value")?;
+            runtime.views.publish(name, value)
+        });
         published.map_err(FlowError::invalid)
+    }
+
+    /// Registers the handler that answers queries of this type.
+    ///
+    /// [`Handle::query`](crate::Handle::query) replays the history of the instance and calls the
+    /// handler. The handler reads values that the code shares with it, and the
+    /// [children](Flow::children) of the flow. It changes nothing: its calls fail, and what it
+    /// changes in memory is gone with its answer.
+    ///
+    /// The registration is no call and leaves no event. A query is answered from this line on, so
+    /// write it before the first call. A second handler of the same type replaces the first. A
+    /// workflow handles at most [`QUERIES_MAX`](outlast_core::limits::QUERIES_MAX) types.
+    ///
+    /// Use [`publish`](Flow::publish) for values that must be readable where the code is not.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// #[derive(Signal, Serialize, Deserialize)]
+    /// #[signal(reply = Vec<String>)]
+    /// struct Items {
+    ///     prefix: String,
+    /// }
+    ///
+    /// #[derive(Signal, Serialize, Deserialize)]
+    /// struct Add(String);
+    ///
+    /// #[workflow]
+    /// async fn cart(flow: Flow) -> FlowResult<()> {
+    ///     let items = Arc::new(Mutex::new(Vec::new()));
+    ///     let seen = items.clone();
+    ///     flow.on_query(move |query: Items| {
+    ///         let items: Vec<String> = seen.lock().unwrap().clone();
+    ///         Ok(items.into_iter().filter(|it| it.starts_with(&query.prefix)).collect())
+    ///     })?;
+    ///     loop {
+    ///         let Add(item) = flow.signal::<Add>().await?;
+    ///         items.lock().unwrap().push(item);
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> outlast::Result<()> {
+    /// # let engine = Engine::sqlite_in_memory()?.register(cart).start().await?;
+    /// let cart = engine.start(cart::with()).await?;
+    /// for item in ["apple", "pear", "apricot"] {
+    ///     cart.signal(Add(item.into())).await?;
+    /// }
+    /// cart.settled().await?;
+    /// let items = cart.query(Items { prefix: "ap".into() }).await?;
+    /// assert_eq!(items, ["apple", "apricot"]);
+    /// # engine.shutdown().await
+    /// # }
+    /// ```
+    pub fn on_query<Q, F>(&self, handler: F) -> FlowResult<()>
+    where
+        Q: Request,
+        F: Fn(Q) -> FlowResult<Q::Reply> + Send + 'static,
+    {
+        let registered = {
+            let mut runtime = self.lock();
+            let refused = match runtime.in_step {
+                true => Err(Invalid::new(
+                    format!("query {:?}", Q::NAME),
+                    "is registered inside a step, which is not run again with its workflow",
+                )),
+                false => runtime.queries.refuse_changes("a registration"),
+            };
+            refused.and_then(|()| runtime.queries.register(Q::NAME))
+        };
+        if registered.map_err(FlowError::invalid)? {
+            let replaced = self.lock().queries.keep(Q::NAME, untyped(handler));
+            drop(replaced);
+        }
+        Ok(())
     }
 
     /// Returns the time of the last event of this workflow, by the database's clock.
@@ -460,6 +540,16 @@ impl Flow {
     pub fn key(&self) -> Option<String> {
         self.lock().identity.key.clone()
     }
+}
+
+/// Erases the types of a handler.
+fn untyped<Q: Request>(handler: impl Fn(Q) -> FlowResult<Q::Reply> + Send + 'static) -> Handler {
+    Box::new(move |query| {
+        let query = query.decode().map_err(Unanswered::Malformed)?;
+        let failed = |error: String| Unanswered::Failed(limits::clean_error(&error));
+        let reply = handler(query).map_err(|error| failed(error.to_string()))?;
+        Json::of(&reply).map_err(|invalid| failed(invalid.within("reply").to_string()))
+    })
 }
 
 impl fmt::Debug for Flow {

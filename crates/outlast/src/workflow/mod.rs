@@ -65,4 +65,4 @@ pub use view::{
     WindowWait, open_waits,
 };
 
-pub(crate) use replay::{Begun, Session, failed, failed_step};
+pub(crate) use replay::{Begun, Replayed, Session, failed, failed_step};

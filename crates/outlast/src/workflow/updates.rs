@@ -4,7 +4,7 @@ use super::call::{Awaiting, Call, Parts};
 use super::flow::Flow;
 use super::group::{Group, ResultShape, WaitPlan};
 use super::replay::events::{CallKind, Consumed};
-use super::replay::runtime::{Ask, Check, Handler, Handling};
+use super::replay::runtime::{Ask, Check, Handling, UpdateHandler};
 use super::waiting::Work;
 use super::{FlowError, FlowResult};
 use crate::machine::{Request, Update};
@@ -72,7 +72,7 @@ impl Flow {
                 Json::of(&reply).map_err(|invalid| FlowError::invalid(invalid.within("reply")))
             })
         };
-        let handler = Handler {
+        let handler = UpdateHandler {
             checks: vec![readable::<R>()],
             handle: Arc::new(handle),
         };

@@ -111,9 +111,15 @@ impl Waiting {
         shape: &mut impl ResultShape,
         cx: &mut Context<'_>,
     ) -> Poll<FlowResult<()>> {
-        // The code may have gone on after an error that it could not read.
-        if self.flow.lock().blocked.is_some() {
-            return Poll::Pending;
+        {
+            let runtime = self.flow.lock();
+            // Nothing would wake a handler that waits.
+            let refused = runtime.queries.refuse_changes("call");
+            refused.map_err(FlowError::invalid)?;
+            // The code may have gone on after an error that it could not read.
+            if runtime.blocked.is_some() {
+                return Poll::Pending;
+            }
         }
         if let Some(spread) = self.asked.take() {
             self.register(spread)?;

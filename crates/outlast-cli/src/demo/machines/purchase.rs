@@ -4,6 +4,7 @@
 use super::{happens, work};
 use outlast::JobError;
 use outlast::prelude::*;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How long the parcels wait for a courier.
 const PATIENCE: Duration = MINUTE;
@@ -25,10 +26,18 @@ pub(in crate::demo) struct PickedUp {
     pub(in crate::demo) courier: String,
 }
 
+/// Asks a purchase where its parcels are.
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(reply = String)]
+pub(in crate::demo) struct Whereabouts;
+
 /// A purchase from reservation to delivery.
 #[workflow]
 pub(in crate::demo) async fn fulfil(flow: Flow, purchase: Purchase) -> FlowResult<String> {
     let order = purchase.order;
+    let place = Arc::new(Mutex::new("in the shelves".to_owned()));
+    let seen = place.clone();
+    flow.on_query(move |_: Whereabouts| Ok(lock(&seen).clone()))?;
     let hold = flow.step("reserve", async || reserve(order).await).await?;
     let articles = purchase.articles.iter().cloned();
     let parcels: Vec<_> = articles
@@ -46,9 +55,11 @@ pub(in crate::demo) async fn fulfil(flow: Flow, purchase: Purchase) -> FlowResul
             return flow.fail(error);
         }
     };
+    *lock(&place) = format!("packed, as {} parcels", parcels.len());
     let Some(pickup) = flow.signal::<PickedUp>().timeout(PATIENCE).await? else {
         return flow.fail("no courier came");
     };
+    *lock(&place) = format!("with {}", pickup.courier);
     flow.sleep(JOURNEY).await?;
     if purchase.deliveries > 1 {
         return flow.continue_as_new(Purchase {
@@ -56,10 +67,16 @@ pub(in crate::demo) async fn fulfil(flow: Flow, purchase: Purchase) -> FlowResul
             ..purchase
         });
     }
+    *lock(&place) = "delivered".into();
     let (parcels, courier) = (parcels.len(), pickup.courier);
     Ok(format!(
         "{parcels} parcels with {label}, delivered by {courier}"
     ))
+}
+
+/// Locks what the code and its handler share.
+fn lock(place: &Mutex<String>) -> MutexGuard<'_, String> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Packs one article. It succeeds at the third attempt at the latest.

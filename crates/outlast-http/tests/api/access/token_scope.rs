@@ -72,6 +72,7 @@ async fn instances_outside_the_token_scope_cannot_be_read_or_changed<S: Store + 
             "/export",
             "/views",
             "/views/x?wait_after=0&timeout_ms=1",
+            "/queries",
         ] {
             let answer = api.get(&format!("{path}{look}")).await;
             assert_eq!(answer.code(), "not_found", "{look}");
@@ -82,7 +83,7 @@ async fn instances_outside_the_token_scope_cannot_be_read_or_changed<S: Store + 
                 missing.text.replace("999999", "N")
             );
         }
-        for touch in ["/retry", "/cancel", "/terminate"] {
+        for touch in ["/retry", "/cancel", "/terminate", "/queries/x"] {
             assert_eq!(
                 api.post(&format!("{path}{touch}"), json!({})).await.code(),
                 "not_found"

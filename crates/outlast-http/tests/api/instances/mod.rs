@@ -5,6 +5,7 @@ pub(crate) mod flows;
 mod insert_and_list;
 mod joins;
 mod long_poll;
+mod queries;
 mod signals;
 mod sleeping;
 mod transitions;

@@ -39,13 +39,13 @@ fn check(document: &Value, path: &str, method: &str, status: u16, body: &Value) 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_answers_as_the_document_says() {
     let store = Sqlite::in_memory().unwrap();
-    let engine = running(store.clone()).await;
+    let engine = running(store).await;
     let secret = WebhookSecret::generate().unwrap().1;
     let webhook = WebhookRoute::to_key("checkout", "/order", "paid", secret.clone());
     let settings = Settings::new()
         .webhook("shop", webhook)
         .metrics(String::new);
-    let api = ApiClient::with(store, settings);
+    let api = ApiClient::of(engine.client().clone(), settings);
     let document = api.get("/v1/openapi.json").await.ok();
 
     let parcel = json!({"machine": "parcel", "step": "begin", "state": {"items": 2}, "key": "parcel:1", "partition_key": "p"});
@@ -210,6 +210,18 @@ async fn every_route_answers_as_the_document_says() {
             "/v1/instances/{id}/views/{name}",
             format!("/v1/instances/{errand}/views/progress"),
             Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/queries",
+            format!("/v1/instances/{errand}/queries"),
+            Value::Null,
+        ),
+        (
+            "post",
+            "/v1/instances/{id}/queries/{name}",
+            format!("/v1/instances/{errand}/queries/doings"),
+            json!({"about": null}),
         ),
         (
             "get",

@@ -61,7 +61,11 @@ impl ApiClient {
     }
 
     pub(crate) fn with(store: impl Store + Inspect, settings: Settings) -> ApiClient {
-        let client = Client::new(store);
+        ApiClient::of(Client::new(store), settings)
+    }
+
+    /// Returns a client of a router on this client, for example that of an engine.
+    pub(crate) fn of(client: Client, settings: Settings) -> ApiClient {
         let router = router(client.clone(), settings);
         ApiClient {
             client,

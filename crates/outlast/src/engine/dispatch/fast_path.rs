@@ -62,7 +62,12 @@ impl FastPath {
     pub(crate) fn reserve_for(self: &Arc<FastPath>, row: &NewInstance) -> Option<Reservation> {
         let can_run = row.start == Start::Now
             && row.partition_key.is_none()
-            && self.node.registry.get(&row.machine, row.version).is_some();
+            && self
+                .node
+                .code
+                .registry
+                .get(&row.machine, row.version)
+                .is_some();
         let mut queues = self.queues.iter();
         let queue_slots = queues.find(|queue_slots| can_run && *queue_slots.queue == *row.queue)?;
         self.reserve_in(std::slice::from_ref(queue_slots))

@@ -82,9 +82,8 @@ mod tests {
 
     use super::*;
     use crate::client::Client;
-    use crate::definition::{Durable, Provided};
+    use crate::definition::Durable;
     use crate::engine::builder::Settings;
-    use crate::machine::Registry;
     use crate::prelude::*;
     use crate::testing::Harness;
     use crate::workflow::Workflow;
@@ -182,8 +181,7 @@ mod tests {
         let node = Node::new(
             Client::new(store),
             Settings::default(),
-            Registry::default(),
-            Provided::default(),
+            Arc::default(),
             None,
         );
         let reconciler = Reconciler::new(Arc::new(node));

@@ -11,4 +11,4 @@ pub(super) mod runtime;
 pub(super) mod session;
 
 pub(crate) use events::failed_step;
-pub(crate) use session::{Begun, Session, failed};
+pub(crate) use session::{Begun, Replayed, Session, failed};

@@ -14,6 +14,7 @@ mod calls;
 mod comparison;
 mod event_log;
 mod open_calls;
+mod queries;
 mod record;
 mod registration;
 mod updates;
@@ -22,13 +23,17 @@ mod views;
 pub(in crate::workflow) use calls::{
     Answered, Ask, AwaitedCalls, ChildStart, IssuedCall, NewCall, WaitCall, WaitKind,
 };
-pub(in crate::workflow) use updates::{Check, Handler, Handling, Starting, refusal, reply_of};
+pub(in crate::workflow) use queries::{Handler, Unanswered};
+pub(in crate::workflow) use updates::{
+    Check, HandlerStart, Handling, UpdateHandler, refusal, reply_of,
+};
 
 use super::events::{CallKind, Failed, Marked, Mismatch, data, fnv};
 use crate::workflow::FlowError;
 use event_log::EventLog;
 use outlast_core::limits::{self, HISTORY_LONG};
 use outlast_core::{ClosePolicy, EventKind, InstanceId, Json, NewEvent, SignalId, Timestamp};
+use queries::Queries;
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::task::Waker;
@@ -118,6 +123,7 @@ pub(crate) struct Runtime {
     pub(in crate::workflow) step_timeout: Duration,
     pub(in crate::workflow) views: Views,
     pub(in crate::workflow) updates: Updates,
+    pub(in crate::workflow) queries: Queries,
 }
 
 /// Whether steps may run: everything that led to them is written.
@@ -190,6 +196,7 @@ impl Runtime {
             step_timeout: Duration::MAX,
             views: Views::default(),
             updates,
+            queries: Queries::default(),
         }
     }
 

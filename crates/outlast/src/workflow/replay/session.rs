@@ -19,11 +19,13 @@ mod end;
 mod mismatch;
 mod next_action;
 mod park;
+mod query;
 mod start;
 mod steps;
 mod updates;
 
 pub(crate) use end::failed;
+pub(crate) use query::Replayed;
 pub(crate) use start::Begun;
 
 use super::determinism::{self, Violation};

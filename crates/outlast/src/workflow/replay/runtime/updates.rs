@@ -18,29 +18,29 @@ use std::sync::Arc;
 pub(in crate::workflow) type Check = Arc<dyn Fn(&Json) -> Result<(), String> + Send + Sync>;
 
 /// Starts the code that handles an update.
-pub(in crate::workflow) type Handle = Arc<dyn Fn(Flow, Json) -> Handling + Send + Sync>;
+pub(in crate::workflow) type HandlerCode = Arc<dyn Fn(Flow, Json) -> Handling + Send + Sync>;
 
 /// The code that handles one update.
 pub(in crate::workflow) type Handling = BoxFuture<'static, Result<Json, FlowError>>;
 
 /// The code that handles the updates of one name.
 #[derive(Clone)]
-pub(in crate::workflow) struct Handler {
+pub(in crate::workflow) struct UpdateHandler {
     /// Reads the payload, and calls the validator.
     pub(in crate::workflow) checks: Vec<Check>,
-    pub(in crate::workflow) handle: Handle,
+    pub(in crate::workflow) handle: HandlerCode,
 }
 
 /// An update whose handler starts now.
-pub(in crate::workflow) struct Starting {
+pub(in crate::workflow) struct HandlerStart {
     pub(in crate::workflow) signal: SignalId,
     pub(in crate::workflow) payload: Json,
-    pub(in crate::workflow) handle: Handle,
+    pub(in crate::workflow) handle: HandlerCode,
 }
 
 #[derive(Default)]
 pub(in crate::workflow) struct Updates {
-    handlers: BTreeMap<String, Handler>,
+    handlers: BTreeMap<String, UpdateHandler>,
     /// Whether the main code has ended. Then no further update is accepted.
     pub(in crate::workflow) is_closed: bool,
     /// Whether the code, as it was polled last, waits for a condition.
@@ -48,7 +48,7 @@ pub(in crate::workflow) struct Updates {
     /// How many waits for a condition have ended.
     pub(in crate::workflow) conditions_met: usize,
     /// An update that was accepted a moment ago.
-    starting: Option<Starting>,
+    starting: Option<HandlerStart>,
     /// The updates that the code has taken, with name and id.
     taken: HashMap<SignalId, (String, Option<String>)>,
     /// The updates whose replies the stored history has.
@@ -79,8 +79,8 @@ impl Updates {
     pub(in crate::workflow) fn register(
         &mut self,
         name: &str,
-        handler: Handler,
-    ) -> Result<Option<Handler>, Invalid> {
+        handler: UpdateHandler,
+    ) -> Result<Option<UpdateHandler>, Invalid> {
         let is_new = !self.handlers.contains_key(name);
         if is_new && self.handlers.len() == UPDATE_HANDLERS_MAX {
             let reason =
@@ -111,7 +111,7 @@ impl Updates {
     }
 
     /// Returns the handler of an update that is accepted now.
-    pub(in crate::workflow) fn handler(&self, name: &str) -> Option<&Handler> {
+    pub(in crate::workflow) fn handler(&self, name: &str) -> Option<&UpdateHandler> {
         self.handlers.get(name).filter(|_| !self.is_closed)
     }
 
@@ -131,7 +131,7 @@ impl Updates {
     }
 
     /// Returns the update whose handler is to be started.
-    pub(in crate::workflow) fn take_starting(&mut self) -> Option<Starting> {
+    pub(in crate::workflow) fn take_starting(&mut self) -> Option<HandlerStart> {
         self.starting.take()
     }
 
@@ -203,7 +203,7 @@ impl Runtime {
         };
         let handle = handler.handle.clone();
         self.updates.note_taken(signal, name, update);
-        self.updates.starting = Some(Starting {
+        self.updates.starting = Some(HandlerStart {
             signal,
             payload,
             handle,

@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// Returns the event with which the run has ended, if it has.
-    fn recorded_end(&self) -> Option<RecordedEnd> {
+    pub(super) fn recorded_end(&self) -> Option<RecordedEnd> {
         let runtime = self.flow.lock();
         let last = runtime.history.last()?;
         is_end(last.kind).then(|| RecordedEnd {
@@ -70,7 +70,7 @@ impl Session {
     /// Compares the end of the code with the history.
     ///
     /// A run that has ended must end in the same way, and a run that waits must not end.
-    fn hold_end_against_history(&mut self, recorded: Option<RecordedEnd>) {
+    pub(super) fn hold_end_against_history(&mut self, recorded: Option<RecordedEnd>) {
         let found = self.kind_of_end();
         let mut runtime = self.flow.lock();
         let is_open = runtime
@@ -113,9 +113,9 @@ impl Session {
 }
 
 /// The event with which a run has ended.
-struct RecordedEnd {
-    kind: EventKind,
-    description: String,
+pub(super) struct RecordedEnd {
+    pub(super) kind: EventKind,
+    pub(super) description: String,
 }
 
 fn is_end(kind: EventKind) -> bool {

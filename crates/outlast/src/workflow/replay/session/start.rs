@@ -5,13 +5,17 @@
 
 use super::mismatch::blocked;
 use super::{Session, WorkflowFuture};
+use crate::client::Client;
 use crate::machine::{Context, Decided, Trouble};
 use crate::workflow::flow::Flow;
 use crate::workflow::replay::events::{Accepted, Consumed, Mismatch, RunStart, data, event};
 use crate::workflow::replay::runtime::{Identity, Runtime, blocked_at_the_end};
 use crate::workflow::{FlowError, Workflow};
 use outlast_core::limits::HISTORY_PAGE_MAX;
-use outlast_core::{Event, EventKind, HistoryRequest, Json, NewEvent, Outcome, Signal, SignalId};
+use outlast_core::{
+    Error, Event, EventKind, HistoryRequest, InstanceId, Invalid, Json, NewEvent, Outcome, Signal,
+    SignalId, Timestamp,
+};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -28,7 +32,9 @@ impl Session {
         workflow: Arc<W>,
         cx: &Context,
     ) -> Result<Begun, Trouble> {
-        let history = load(cx).await?;
+        let claim = cx.claim();
+        let history = load(cx.client(), claim.id, claim.run, claim.events).await;
+        let history = history.map_err(Trouble::Store)?;
         let mismatch = match refused(&history) {
             Some(mismatch) => mismatch,
             None => match read_input::<W>(cx, history.len())? {
@@ -103,6 +109,12 @@ impl Session {
             Some(claimed_at) => claimed_at,
             None => cx.client().admin().now().await.map_err(Trouble::Store)?,
         };
+        self.start_history(now);
+        Ok(())
+    }
+
+    /// Adds the first event of a run that begins now.
+    pub(super) fn start_history(&mut self, now: Timestamp) {
         let mut runtime = self.flow.lock();
         // The seed is the same when the worker dies before this is written. Values drawn from it
         // may be keys of effects.
@@ -111,7 +123,6 @@ impl Session {
         runtime
             .history
             .push(event(kind, None, "", &RunStart { seed }, Some(now)));
-        Ok(())
     }
 
     /// Begins another run if the history has ended: an operator has retried the instance.
@@ -156,7 +167,7 @@ fn unconsumed(mut inbox: Vec<Signal>, history: &[NewEvent]) -> Vec<Signal> {
 /// Returns a mismatch for an event that the codec has refused, if there is one.
 ///
 /// The code does not run against such a history, whether or not it would read the event.
-fn refused(history: &[NewEvent]) -> Option<Mismatch> {
+pub(super) fn refused(history: &[NewEvent]) -> Option<Mismatch> {
     let mut events = (1..).zip(history);
     events.find_map(|(seq, event)| {
         let error = crate::codec::refusal(&event.data)?;
@@ -178,10 +189,7 @@ fn read_input<W: Workflow>(
     let claim = cx.claim();
     let stored = usize::try_from(claim.events).unwrap_or(0);
     if found < stored {
-        return Ok(Err(Mismatch {
-            expected: format!("{stored} events"),
-            found: format!("only {found} of them: the others are no longer stored"),
-        }));
+        return Ok(Err(incomplete(stored, found)));
     }
     match claim.state.decode() {
         Ok(input) => Ok(Ok(input)),
@@ -189,37 +197,49 @@ fn read_input<W: Workflow>(
             let reason = format!("its input does not decode: {invalid}");
             Err(Trouble::Fatal(reason))
         }
-        Err(invalid) => Ok(Err(Mismatch {
-            expected: "a run that began with its input".into(),
-            found: format!("an input type that does not fit the stored input: {invalid}"),
-        })),
+        Err(invalid) => Ok(Err(other_input(&invalid))),
     }
 }
 
-/// Loads the stored history of the run.
-async fn load(cx: &Context) -> Result<Vec<NewEvent>, Trouble> {
-    let claim = cx.claim();
+/// Returns the mismatch of a history that has lost events.
+pub(super) fn incomplete(stored: usize, found: usize) -> Mismatch {
+    Mismatch {
+        expected: format!("{stored} events"),
+        found: format!("only {found} of them: the others are no longer stored"),
+    }
+}
+
+/// Returns the mismatch of code with another input type.
+pub(super) fn other_input(invalid: &Invalid) -> Mismatch {
+    Mismatch {
+        expected: "a run that began with its input".into(),
+        found: format!("an input type that does not fit the stored input: {invalid}"),
+    }
+}
+
+/// Loads the first events of a run, as many as its row counts.
+pub(super) async fn load(
+    client: &Client,
+    id: InstanceId,
+    run: i32,
+    events: i32,
+) -> Result<Vec<NewEvent>, Error> {
     let mut history: Vec<NewEvent> = Vec::new();
-    let stored = usize::try_from(claim.events).unwrap_or(0);
+    let stored = usize::try_from(events).unwrap_or(0);
     while history.len() < stored {
         let page = HistoryRequest {
-            id: claim.id,
-            run: claim.run,
+            id,
+            run,
             after: history.len() as i32,
             max: HISTORY_PAGE_MAX,
         };
-        let events = cx
-            .client()
-            .admin()
-            .history(page)
-            .await
-            .map_err(Trouble::Store)?;
+        let events = client.admin().history(page).await?;
         if events.is_empty() {
             break;
         }
         history.extend(events.into_iter().map(as_new));
     }
-    // Another worker has written the events after the claim's revision.
+    // Another worker has written the events after the revision of the row.
     history.truncate(stored);
     Ok(history)
 }

@@ -3,7 +3,7 @@
 use super::Session;
 use crate::workflow::flow::Flow;
 use crate::workflow::replay::events::{Accepted, event};
-use crate::workflow::replay::runtime::{Ask, Handling, Starting, refusal, reply_of};
+use crate::workflow::replay::runtime::{Ask, HandlerStart, Handling, refusal, reply_of};
 use outlast_core::{EventKind, NewReply, ReplyKind, Signal, SignalId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
@@ -121,7 +121,7 @@ impl Session {
         let Some(starting) = starting else {
             return;
         };
-        let Starting {
+        let HandlerStart {
             signal,
             payload,
             handle,
