@@ -414,17 +414,16 @@ async fn deliver(store: &Postgres, target: InstanceId) -> Result<Vec<Effect>> {
 /// Delivers the update, or finds that it has come before.
 async fn ask(store: &Postgres, target: InstanceId) -> Result<Vec<Effect>> {
     let delivered = store.deliver(vec![update(target)], None).await?;
-    match delivered.answers[0] {
-        Delivery::Duplicate { instance } if instance == target => {
-            // The sender then asks for the reply. Nobody here removes the instance.
-            let found = store.update(target, "u").await?;
-            Ok(vec![match found {
-                Some(_) => Effect::Nothing("a duplicate"),
-                None => Effect::Refused("a duplicate that is not there".into()),
-            }])
-        }
-        answer => Ok(sent(answer)),
+    let answer = delivered.answers[0];
+    if answer != (Delivery::Duplicate { instance: target }) {
+        return Ok(sent(answer));
     }
+    // The sender then asks for the reply. Nobody here removes the instance.
+    let found = store.update(target, "u").await?;
+    Ok(vec![match found {
+        Some(_) => Effect::Nothing("a duplicate"),
+        None => Effect::Refused("a duplicate that is not there".into()),
+    }])
 }
 
 /// Delivers a signal and claims its target. With an expired lease the verb delivers nothing.

@@ -162,7 +162,7 @@ fn committing(rows: usize) -> Vec<Case> {
         ),
         case(
             "inbox/reply",
-            1,
+            28,
             "bigint[], bigint[], boolean[], text[], text[], text[]",
             format!(
                 "{running}, {no}, {}, {}, {}",
@@ -577,7 +577,7 @@ fn operating(rows: usize) -> Vec<Case> {
         case("cascade/left", 0, "", ""),
         case(
             "inbox/end_updates",
-            1,
+            18,
             "bigint[]",
             bigints(table::ids(ASKED, rows)),
         ),

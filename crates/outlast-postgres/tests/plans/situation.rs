@@ -34,7 +34,8 @@ const HANDLED_PER_ROW: u64 = 40;
 ///
 /// If a page has no room, the new version goes to another page and into the indexes. Room depends
 /// on the snapshots of other sessions. So writes beyond the row's own page have a separate bound.
-const MAY_BE_HOT: [&str; 6] = [
+const MAY_BE_HOT: [&str; 7] = [
+    "inbox/end_updates",
     "history/append",
     "join/join",
     "commit/advance_workflow",

@@ -8,5 +8,6 @@ mod examining;
 mod isolating;
 mod lock_order;
 mod reconciling;
+mod replies;
 #[path = "../support/mod.rs"]
 mod support;
