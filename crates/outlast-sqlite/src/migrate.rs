@@ -78,6 +78,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "timeouts",
         sql: include_str!("../migrations/0014_timeouts.sql"),
     },
+    Migration {
+        version: 15,
+        name: "repairs",
+        sql: include_str!("../migrations/0016_repairs.sql"),
+    },
 ];
 
 /// One schema migration.

@@ -3,10 +3,10 @@
 use super::stage::{MACHINE, QUEUE, Stage, holder, instance};
 use outlast_core::{
     Answer, CancelAnswer, CascadeRequest, ChildRange, Claim, ClaimOffer, ClaimRef, ClaimRequest,
-    ClosePolicy, CollectRequest, Commit, Delivery, Due, Error, EventKind, Extent, Flowing,
+    ClosePolicy, CollectRequest, Commit, Delivery, Due, Error, EventKind, Extent, Flowing, Inspect,
     InstanceId, Join, JoinSet, JoinSets, Joined, Json, MachineVersion, NewEvent, NewSignal, Note,
-    Outcome, Proceed, ReapRequest, Release, ReleaseAnswer, Result, RetryAnswer, Revision, SignalId,
-    SignalOrInsert, Status, Store, TerminateAnswer, Until,
+    Outcome, Proceed, ReapRequest, Release, ReleaseAnswer, RepairAnswer, RepairScope, Result,
+    RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store, TerminateAnswer, Until,
 };
 use outlast_postgres::Postgres;
 use std::fmt;
@@ -37,6 +37,8 @@ pub(crate) enum Act {
     /// Runs cascades for up to this many children.
     Cascade(usize),
     Retry(usize),
+    /// Repairs these instances. Only a start with a lost wake-up has one that needs it.
+    Repair(Vec<usize>),
     Claim,
     /// Commits `done` for the instances that the session has claimed.
     CommitClaimed,
@@ -145,6 +147,7 @@ impl Act {
             Act::Cascade(max) => cascade(store, *max).await,
             Act::Terminate(places) => terminate(store, stage.ids(places)).await,
             Act::Retry(place) => retry(store, stage.cast[*place].id).await,
+            Act::Repair(places) => repair(store, stage, stage.ids(places)).await,
             Act::Claim => claim(store, stage, carried).await,
             Act::Collect => collect(store).await,
             Act::Deregister => store.deregister(stage.worker).await.map(|()| Vec::new()),
@@ -536,6 +539,28 @@ async fn retry(store: &Postgres, id: InstanceId) -> Result<Vec<Effect>> {
     }])
 }
 
+/// Finds instances that need a repair, and repairs them all the same.
+///
+/// An instance that something wakes must not be found, and must stay as it is.
+async fn repair(store: &Postgres, stage: &Stage, ids: Vec<InstanceId>) -> Result<Vec<Effect>> {
+    let scope = RepairScope::Ids(ids.clone());
+    let needing = store.needing_repair(scope).await?.found;
+    let repaired = store.repair(ids.clone(), Note::by("somebody")).await?;
+    let answers = ids.into_iter().zip(repaired.answers);
+    let mut effects: Vec<Effect> = answers
+        .map(|(id, answer)| match answer {
+            RepairAnswer::Repaired(_) if stage.is_lost => became(id, Status::Runnable),
+            RepairAnswer::Repaired(need) => Effect::Refused(format!("{id} was repaired: {need}")),
+            RepairAnswer::NotNeeded(_) => Effect::Nothing("no repair"),
+            RepairAnswer::NotFound => Effect::Nothing("not found"),
+        })
+        .collect();
+    if !stage.is_lost && !needing.is_empty() {
+        effects.push(Effect::Refused(format!("{needing:?} were found")));
+    }
+    Ok(effects)
+}
+
 async fn claim(store: &Postgres, stage: &Stage, carried: &mut Vec<Claim>) -> Result<Vec<Effect>> {
     // A worker with an expired lease claims nothing.
     let claims = match store.claim(request(stage, 10)).await {
@@ -617,6 +642,7 @@ impl fmt::Display for Act {
             Act::Cascade(_) => f.write_str("cascade"),
             Act::Terminate(places) => write!(f, "terminate {places:?}"),
             Act::Retry(place) => write!(f, "retry {place}"),
+            Act::Repair(places) => write!(f, "repair {places:?}"),
             Act::Claim => f.write_str("claim"),
             Act::CommitClaimed => f.write_str("end the claimed"),
             Act::Collect => f.write_str("collect"),

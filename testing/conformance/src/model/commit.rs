@@ -198,6 +198,9 @@ impl Tables {
             .inbox(id)
             .any(|signal| names.contains(&signal.name) && !received.contains(&signal.id));
         let goes_on = unseen || self.is_cancel_pending(id);
+        if let Some(last) = received.iter().max() {
+            self.latest_signals.insert(id, *last);
+        }
         let row = self.row(id);
         progress(row, to);
         row.locked_by = None;
