@@ -437,9 +437,9 @@ pub async fn several_instances_are_repaired_together_and_each_is_recorded(
     editor: &impl Editor,
 ) {
     let (_, signalled) = subject.parked(&["go"]).await;
-    subject.deliver(signal(signalled, "go")).await;
     let (_, lost) = subject.parked(&["go"]).await;
     let (_, sound) = subject.parked(&["go"]).await;
+    subject.deliver(signal(signalled, "go")).await;
     editor.edit(signalled, "status = 'awaiting_signal'").await;
     editor.edit(lost, "awaits = '[]'").await;
     let arrived = RepairAnswer::Repaired(RepairNeed::SignalArrived);

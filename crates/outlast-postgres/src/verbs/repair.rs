@@ -123,7 +123,13 @@ async fn repair_once(
     let locked = operate::found(transaction.run(&[operate::locking(&needing)]).await?)?;
     // A statement of its own, after the lock: a wake that was committed while the lock was waited
     // for is seen, and nothing wakes the instances meanwhile (docs/protocol.md, defect 2).
-    judged.extend(judge(&mut transaction, &needing).await?);
+    let again = judge(&mut transaction, &needing).await?;
+    #[cfg(outlast_mutants)]
+    let again = match outlast_core::mutant::is("repair-looks-once") {
+        true => BTreeMap::new(),
+        false => again,
+    };
+    judged.extend(again);
     let needs = judged.iter().filter_map(|(id, it)| Some((*id, it.need?)));
     let needs: BTreeMap<InstanceId, RepairNeed> = needs.collect();
     let notes = RepairNeed::ALL.map(|need| need.note(note));
@@ -137,6 +143,10 @@ async fn repair_once(
         if !rows.is_empty() {
             calls.push(recording(Verb::Repair, note, &rows, None));
         }
+    }
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("repair-forgets-to-record") {
+        calls.truncate(mended);
     }
     let answers = transaction.finish(&calls).await?;
     let mut repaired = Repaired::default();

@@ -136,6 +136,10 @@ fn repair_one(
             effects.woken.insert(row.barrier.queue);
         }
     }
+    #[cfg(outlast_mutants)]
+    if outlast_core::mutant::is("repair-forgets-to-record") {
+        return Ok(());
+    }
     let note = need.note(note);
     record(
         tx,
