@@ -1,5 +1,6 @@
 //! The PostgreSQL store keeps every rule of the contract, and agrees with the reference model
 //! (I12).
+#![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod support;
 
@@ -45,7 +46,10 @@ mod repairs {
             schema: schema.clone(),
             session: support::raw().await,
         };
-        let cleanup = async move { support::drop_schema(&schema).await };
+        let cleanup = async move {
+            let dropped = tokio::spawn(async move { support::drop_schema(&schema).await });
+            dropped.await.unwrap();
+        };
         (Subject::new(store, clock).cleaned_by(cleanup), editor)
     }
 

@@ -17,7 +17,7 @@ use outlast_core::{
     InstanceId, Joined, NeedingRepair, Note, RepairAnswer, RepairNeed, RepairScope, Repaired,
     Result, Status, Verb,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Row;
 
 /// Finds instances that need a repair.
@@ -37,7 +37,8 @@ pub(crate) async fn needing_repair(
             Ok(NeedingRepair { found, next })
         }
         RepairScope::Ids(ids) => {
-            let found = find(session, ids.iter().map(|id| id.0).collect()).await?;
+            let ids: BTreeSet<i64> = ids.iter().map(|id| id.0).collect();
+            let found = find(session, ids.into_iter().collect()).await?;
             Ok(NeedingRepair { found, next: None })
         }
     }
