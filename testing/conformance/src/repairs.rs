@@ -2,7 +2,11 @@
 //!
 //! [`repair_suite!`](crate::repair_suite) makes a test of each, for a store whose database can be
 //! edited.
-#![allow(missing_docs, reason = "the names of the rules are sentences")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "these are tests: the name of each is its sentence, and an unexpected error fails it"
+)]
 
 use crate::Subject;
 use crate::vocabulary::*;
@@ -510,6 +514,6 @@ pub async fn a_repair_changes_nothing_that_something_will_wake(subject: &Subject
     for row in &before {
         subject.assert_unchanged(row).await;
     }
-    let needing = subject.store.operations(None).await.unwrap();
-    assert!(needing.iter().all(|it| it.verb != Verb::Repair));
+    let operations = subject.store.operations(None).await.unwrap();
+    assert!(operations.iter().all(|it| it.verb != Verb::Repair));
 }

@@ -121,16 +121,26 @@ async fn repair_once(
     let mut judged = judge(&mut transaction, ids).await?;
     let needing = judged.iter().filter(|(_, it)| it.need.is_some());
     let needing: Vec<InstanceId> = needing.map(|(id, _)| *id).collect();
+    if needing.is_empty() {
+        transaction.finish(&[]).await?;
+        return Ok(Repaired {
+            answers: answers(ids, &judged),
+            ..Repaired::default()
+        });
+    }
     let locked = operate::found(transaction.run(&[operate::locking(&needing)]).await?)?;
     // A statement of its own, after the lock: a wake that was committed while the lock was waited
     // for is seen, and nothing wakes the instances meanwhile (docs/protocol.md, defect 2).
-    let again = judge(&mut transaction, &needing).await?;
-    #[cfg(outlast_mutants)]
-    let again = match outlast_core::mutant::is("repair-looks-once") {
-        true => BTreeMap::new(),
-        false => again,
-    };
-    judged.extend(again);
+    let mut again = judge(&mut transaction, &needing).await?;
+    for id in needing {
+        #[cfg(outlast_mutants)]
+        if outlast_core::mutant::is("repair-looks-once") {
+            continue;
+        }
+        // An instance that has been removed meanwhile is in neither.
+        judged.remove(&id);
+        judged.extend(again.remove_entry(&id));
+    }
     let needs = judged.iter().filter_map(|(id, it)| Some((*id, it.need?)));
     let needs: BTreeMap<InstanceId, RepairNeed> = needs.collect();
     let notes = RepairNeed::ALL.map(|need| need.note(note));
@@ -149,12 +159,17 @@ async fn repair_once(
     if outlast_core::mutant::is("repair-forgets-to-record") {
         calls.truncate(mended);
     }
-    let answers = transaction.finish(&calls).await?;
+    let written = transaction.finish(&calls).await?;
     let mut repaired = Repaired::default();
-    for row in answers[..mended].iter().flatten() {
+    for row in written[..mended].iter().flatten() {
         add_if(&mut repaired.woken, row, "released")?;
         repaired.cascades |= column::<bool>(row, "cascades")?;
     }
+    repaired.answers = answers(ids, &judged);
+    Ok(repaired)
+}
+
+fn answers(ids: &[InstanceId], judged: &BTreeMap<InstanceId, Judged>) -> Vec<RepairAnswer> {
     let answer = |id: &InstanceId| match judged.get(id) {
         None => RepairAnswer::NotFound,
         Some(Judged {
@@ -162,8 +177,7 @@ async fn repair_once(
         }) => RepairAnswer::Repaired(*need),
         Some(Judged { status, .. }) => RepairAnswer::NotNeeded(*status),
     };
-    repaired.answers = ids.iter().map(answer).collect();
-    Ok(repaired)
+    ids.iter().map(answer).collect()
 }
 
 /// An instance that was checked.

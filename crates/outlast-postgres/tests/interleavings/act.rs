@@ -3,10 +3,10 @@
 use super::stage::{MACHINE, QUEUE, Stage, holder, instance};
 use outlast_core::{
     Answer, CancelAnswer, CascadeRequest, ChildRange, Claim, ClaimOffer, ClaimRef, ClaimRequest,
-    ClosePolicy, CollectRequest, Commit, Delivery, Due, Error, EventKind, Extent, Flowing, Inspect,
+    ClosePolicy, CollectRequest, Commit, Delivery, Due, Error, EventKind, Extent, Flowing,
     InstanceId, Join, JoinSet, JoinSets, Joined, Json, MachineVersion, NewEvent, NewSignal, Note,
-    Outcome, Proceed, ReapRequest, Release, ReleaseAnswer, RepairAnswer, RepairScope, Result,
-    RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store, TerminateAnswer, Until,
+    Outcome, Proceed, ReapRequest, Release, ReleaseAnswer, RepairAnswer, Result, RetryAnswer,
+    Revision, SignalId, SignalOrInsert, Status, Store, TerminateAnswer, Until,
 };
 use outlast_postgres::Postgres;
 use std::fmt;
@@ -539,26 +539,19 @@ async fn retry(store: &Postgres, id: InstanceId) -> Result<Vec<Effect>> {
     }])
 }
 
-/// Finds instances that need a repair, and repairs them all the same.
-///
-/// An instance that something wakes must not be found, and must stay as it is.
+/// Repairs instances. An instance that something wakes must stay as it is.
 async fn repair(store: &Postgres, stage: &Stage, ids: Vec<InstanceId>) -> Result<Vec<Effect>> {
-    let scope = RepairScope::Ids(ids.clone());
-    let needing = store.needing_repair(scope).await?.found;
-    let repaired = store.repair(ids.clone(), Note::by("somebody")).await?;
+    let note = Note::by("somebody");
+    let repaired = store.repair(ids.clone(), note).await?;
     let answers = ids.into_iter().zip(repaired.answers);
-    let mut effects: Vec<Effect> = answers
+    Ok(answers
         .map(|(id, answer)| match answer {
             RepairAnswer::Repaired(_) if stage.is_lost => became(id, Status::Runnable),
             RepairAnswer::Repaired(need) => Effect::Refused(format!("{id} was repaired: {need}")),
             RepairAnswer::NotNeeded(_) => Effect::Nothing("no repair"),
             RepairAnswer::NotFound => Effect::Nothing("not found"),
         })
-        .collect();
-    if !stage.is_lost && !needing.is_empty() {
-        effects.push(Effect::Refused(format!("{needing:?} were found")));
-    }
-    Ok(effects)
+        .collect())
 }
 
 async fn claim(store: &Postgres, stage: &Stage, carried: &mut Vec<Claim>) -> Result<Vec<Effect>> {

@@ -53,7 +53,7 @@ async fn a_request_without_a_valid_secret_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_asks_for_the_role_it_needs() {
-    let routes: [(Role, Method, &str); 26] = [
+    let routes: [(Role, Method, &str); 28] = [
         (Role::Read, Method::GET, "/v1/instances"),
         (Role::Read, Method::GET, "/v1/instances/count"),
         (Role::Read, Method::GET, "/v1/instances/1"),

@@ -230,4 +230,45 @@ mod tests {
         runtime.block_on(harness.run());
         runtime.block_on(async { harness.expect(id).await.is_done() });
     }
+
+    /// The clock of the runtime stands still while the store works.
+    #[tokio::test(start_paused = true)]
+    async fn the_first_walk_comes_soon_after_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("outlast.db");
+        let store = outlast_sqlite::Sqlite::open(&file).unwrap();
+        let row = outlast_core::NewInstance::new("lost", "run", outlast_core::Json::null());
+        outlast_core::Store::insert(&store, vec![row], None)
+            .await
+            .unwrap();
+        let database = rusqlite::Connection::open(&file).unwrap();
+        let lost = "update instances set status = 'awaiting_signal', awaits = '[]'";
+        database.execute(lost, []).unwrap();
+        let node = Node::new(
+            Client::new(store.clone()),
+            Settings::default(),
+            Registry::default(),
+            Provided::default(),
+            None,
+        );
+        let begun = tokio::time::Instant::now();
+        let walk = tokio::spawn(Reconciler::new(Arc::new(node)).run());
+        let recorded = async || {
+            let operations = outlast_core::Inspect::operations(&store, None)
+                .await
+                .unwrap();
+            operations.first().map(|it| (it.verb, it.by.clone()))
+        };
+        while recorded().await.is_none() {
+            assert!(
+                begun.elapsed() < WALK_INTERVAL / 2,
+                "the walk has not begun"
+            );
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let by_itself = (outlast_core::Verb::Repair, OPERATOR.to_owned());
+        assert_eq!(recorded().await, Some(by_itself));
+        assert!(begun.elapsed() <= START_INTERVAL + Duration::from_secs(5));
+        walk.abort();
+    }
 }
