@@ -7,8 +7,8 @@ use crate::support::{Database, raw, raw_to, unique_schema, url_of, value_of};
 use outlast_conformance::{Subject, Threads, suite, try_rule};
 use outlast_core::{
     Delivery, Error, ErrorKind, Extent, Filter, Inserted, Inspect, InstanceId, Json, ListRequest,
-    ManualClock, NewInstance, NewSignal, Note, Outcome, Result, Scope, SignalOrInsert, Status,
-    StepCountRequest, Store, Target, WriteCheck,
+    ManualClock, NewInstance, NewSignal, Note, Outcome, RepairScope, Result, Scope, SignalOrInsert,
+    Status, StepCountRequest, Store, Target, WriteCheck,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, testing};
 use std::collections::BTreeSet;
@@ -520,6 +520,10 @@ async fn a_reader_reads_everything_and_writes_nothing() {
     assert!(reader.workers().await.unwrap().is_empty());
     assert_eq!(reader.operations(None).await.unwrap().len(), 1);
     assert_eq!(reader.rounds(id).await.unwrap(), []);
+    let scope = RepairScope::Ids(vec![id]);
+    assert_eq!(reader.needing_repair(scope).await.unwrap().found, []);
+    let note = Note::by("somebody");
+    assert!(reader.repair(vec![id], note).await.is_err());
     let everything = StepCountRequest {
         after: None,
         limit: 10,

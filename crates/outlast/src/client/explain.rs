@@ -53,7 +53,7 @@ impl Admin<'_> {
     ) -> Result<Explanation> {
         let need = self.repair_need(instance).await?;
         let around = match need {
-            // What it waits for explains nothing: it waits in vain.
+            // It waits for nothing that would come, so what it waits for explains nothing.
             Some(_) => InstanceFacts::at(self.client.store.now().await?),
             None => self.around(instance).await?,
         };

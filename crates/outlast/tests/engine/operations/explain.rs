@@ -233,7 +233,7 @@ async fn explain_says_that_an_instance_needs_a_repair_and_how<S: Store + Inspect
     let id = lost(&store).await;
     let client = Client::new(store);
     let admin = client.admin();
-    let get = async || admin.get(id).await.unwrap().unwrap();
+    let get = async || client.find(id).await.unwrap().unwrap();
     assert_eq!(
         admin.explain(&get().await).await.unwrap(),
         format!(
