@@ -39,7 +39,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
 
     // Repairs that find too little or too much
     ("repair-overlooks-a-signal", sql!("repair/unseen_signal"), "where instances.id = ?1", "where false and instances.id = ?1"),
-    ("repair-takes-a-kept-signal", sql!("commit/wait"), "coalesce(?9, latest_signal)", "iif(?9 is null, latest_signal, null)"),
+    ("repair-takes-a-kept-signal", sql!("commit/wait"), "latest_signal = ?9,", "latest_signal = iif(?9 is null, null, null),"),
     ("repair-overlooks-a-failed-child", sql!("repair/set"), "child.status <> 'done'", "false"),
     ("repair-takes-an-earlier-failure", sql!("repair/set"), "child.finished_at > ?4 and child.status <> 'done'",
         "child.status in ('failed', 'cancelled')"),

@@ -64,8 +64,7 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
 
     // Repairs that find too little or too much.
     ("repair-overlooks-a-signal", "repair/find", "s.target_id = g.id and s.name", "false and s.target_id = g.id and s.name"),
-    ("repair-takes-a-kept-signal", "repair/find", "and s.id > coalesce(g.latest_signal, 0)", ""),
-    ("repair-takes-a-kept-signal", "commit/park", "when d.fans_out or cardinality(d.received) = 0 then", "when true then"),
+    ("repair-takes-a-kept-signal", "commit/park", "when cardinality(d.received) > 0", "when false"),
     ("repair-overlooks-a-failed-child", "repair/find", " or k.bad > 0", ""),
     ("repair-takes-an-earlier-failure", "repair/find",
         "count(*) filter (where n.finished_at > g.eligible_at\n                                                           and n.status <> 'done') as bad",
