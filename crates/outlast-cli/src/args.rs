@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Terminate(commands::operations::end_instances::EndArgs),
     /// Delete finished instances
     Delete(commands::operations::bulk::BulkArgs),
+    /// Repair instances that nothing would ever wake; leave the others as they are
+    Repair(commands::operations::bulk::BulkArgs),
     /// Show the queues; pause and resume them
     Queues(commands::operations::queues::QueuesArgs),
     /// Show the workers

@@ -10,8 +10,8 @@ use crate::format::rfc3339;
 use family::{BarrierObject, CancelObject, ParentObject};
 use outlast::Status;
 use outlast::store::{
-    Count, Finding, Instance, Json, Operation, QueueSummary, RoundSummary, SignalRow, Timestamp,
-    Worker, key,
+    Count, Finding, Instance, Json, Liveness, Operation, QueueSummary, RoundSummary, SignalRow,
+    Timestamp, Worker, key,
 };
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -65,6 +65,8 @@ pub(crate) struct InstanceObject {
     result: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    liveness: Option<&'static str>,
 }
 
 impl InstanceObject {
@@ -111,6 +113,7 @@ impl InstanceObject {
             state: None,
             result: None,
             waiting: None,
+            liveness: None,
         }
     }
 
@@ -126,6 +129,12 @@ impl InstanceObject {
     /// Adds the sentence that says what the instance waits for.
     pub(crate) fn waiting(mut self, sentence: String) -> InstanceObject {
         self.waiting = Some(sentence);
+        self
+    }
+
+    /// Adds what the instance does or waits for, in one word.
+    pub(crate) fn liveness(mut self, liveness: Liveness) -> InstanceObject {
+        self.liveness = Some(liveness.as_str());
         self
     }
 }

@@ -3,7 +3,7 @@
 //! Stores create findings; the command line and the HTTP API show them. A check never repairs
 //! anything.
 
-use crate::Count;
+use crate::{Count, InstanceId, RepairNeed};
 use std::cmp::Ordering;
 use std::time::Duration;
 
@@ -133,6 +133,43 @@ impl Finding {
             span(longest)
         );
         let remedy = "no engine fires timers, or it cannot keep up: start one, or look at how busy the database is";
+        Finding::warning(CHECK, found, remedy)
+    }
+
+    /// Reports instances whose whole timeout passed more than
+    /// [`OVERDUE_AFTER`](crate::OVERDUE_AFTER) ago, and which still live.
+    ///
+    /// `longest` is the time since the first of these timeouts.
+    pub fn overdue_timeouts(overdue: Count, longest: Duration) -> Finding {
+        const CHECK: &str = "overdue_timeouts";
+        if overdue == Count::Exactly(0) {
+            return Finding::fine(CHECK, "every instance that took too long has ended");
+        }
+        let found = format!(
+            "{} should have failed as timed out, the first {} ago",
+            counted(overdue, "instance"),
+            span(longest)
+        );
+        let remedy = "no engine fires timers, or it cannot keep up: start one, or look at how busy the database is";
+        Finding::warning(CHECK, found, remedy)
+    }
+
+    /// Reports how many of the newest instances need a repair.
+    ///
+    /// `found` are the first of them, `looked` is how many were checked at most.
+    pub fn repairs(found: &[(InstanceId, RepairNeed)], looked: usize) -> Finding {
+        const CHECK: &str = "repairs";
+        let Some((id, need)) = found.first() else {
+            let found = format!("none of the newest {looked} instances needs a repair");
+            return Finding::fine(CHECK, found);
+        };
+        let verb = if found.len() == 1 { "needs" } else { "need" };
+        let found = format!(
+            "{} of the newest {looked} {verb} a repair, the first is {id}: {}",
+            counted(Count::Exactly(found.len() as u64), "instance"),
+            need.clause()
+        );
+        let remedy = "run `outlast repair` with the id; an engine with maintenance repairs them, too, when it starts and every ten minutes; if nobody edited the rows, please report this as a bug";
         Finding::warning(CHECK, found, remedy)
     }
 
@@ -286,6 +323,17 @@ mod tests {
             timers.found,
             "more than 1000 waits should have been woken, the first 60 s ago"
         );
+        let timeouts = Finding::overdue_timeouts(Count::Exactly(2), Duration::from_secs(90));
+        assert_eq!(
+            timeouts.found,
+            "2 instances should have failed as timed out, the first 90 s ago"
+        );
+        let need = (InstanceId(7), RepairNeed::NothingAwaited);
+        assert_eq!(
+            Finding::repairs(&[need], 50_000).found,
+            "1 instance of the newest 50000 needs a repair, the first is 7: it is parked and waits for nothing"
+        );
+        assert_eq!(Finding::repairs(&[], 50_000).severity, Severity::Fine);
     }
 
     #[test]

@@ -5,9 +5,10 @@ pub(crate) mod step_count;
 use crate::limits::{self, Hidden, PAGE_MAX};
 use crate::{
     Barrier, CancelRequest, Child, ClosePolicy, DroppedChild, Event, Family, Finding,
-    HistoryRequest, InstanceId, Invalid, JoinProgress, Json, MachineOffer, OperationId, Parent,
-    Result, Revision, RoundSummary, RunStats, RunSummary, Scope, SignalId, Status,
-    StepCountRequest, StepCounts, Timestamp, Update, Verb, View, WorkerId,
+    HistoryRequest, InstanceId, Invalid, JoinProgress, Json, MachineOffer, NeedingRepair,
+    OperationId, Parent, RepairNeed, RepairScope, Result, Revision, RoundSummary, RunStats,
+    RunSummary, Scope, SignalId, Status, StepCountRequest, StepCounts, Timestamp, Update, Verb,
+    View, WorkerId,
 };
 use async_trait::async_trait;
 use std::fmt;
@@ -124,6 +125,15 @@ pub trait Inspect: Send + Sync + 'static {
     /// kind, the newest.
     async fn run_stats(&self, since: Timestamp) -> Result<RunStats>;
 
+    /// Finds instances that nothing would ever wake: of one page of all instances, or of some ids.
+    ///
+    /// [`RepairNeed`] lists what it looks for. [`repair`](crate::Store::repair) repairs them. It
+    /// takes no locks and sees one moment, so it finds no instance that is only busy.
+    ///
+    /// Reads at most [`BATCH_MAX`](crate::limits::BATCH_MAX) instances, and of a parked instance
+    /// its inbox and the children that it waits for.
+    async fn needing_repair(&self, scope: RepairScope) -> Result<NeedingRepair>;
+
     /// Checks the store and its database: settings, space, old snapshots.
     ///
     /// Reports every check that the role may make, including those without a problem.
@@ -209,6 +219,21 @@ impl Instance {
         moments.min().filter(|_| !self.status.is_terminal())
     }
 
+    /// Returns what it does or waits for, in one word.
+    ///
+    /// `need` is what [`needing_repair`](Inspect::needing_repair) has found for it.
+    pub fn liveness(&self, need: Option<RepairNeed>) -> Liveness {
+        match self.status {
+            Status::Done | Status::Failed | Status::Cancelled => Liveness::Ended,
+            _ if need.is_some() => Liveness::RepairNeeded,
+            Status::Runnable => Liveness::Queued,
+            Status::Executing => Liveness::Running,
+            Status::AwaitingSignal => Liveness::WaitingForSignal,
+            Status::Sleeping => Liveness::WaitingForTime,
+            Status::AwaitingChildren => Liveness::WaitingForChild,
+        }
+    }
+
     /// Returns the size of its values in bytes, as counted towards a page.
     pub fn bytes(&self) -> usize {
         let result = self.result.as_ref().map_or(0, |it| it.as_str().len());
@@ -231,6 +256,40 @@ impl Instance {
     /// events show the difference.
     pub fn is_workflow(&self) -> bool {
         self.has_history() && self.step == WORKFLOW_STEP
+    }
+}
+
+/// What an instance does or waits for, and whether anything would wake it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Liveness {
+    /// It is in its queue, or waits for its turn to get there.
+    Queued,
+    /// A worker runs it.
+    Running,
+    /// It waits for a signal, and perhaps for a deadline.
+    WaitingForSignal,
+    /// It waits for a moment.
+    WaitingForTime,
+    /// It waits for a child. A workflow may wait for signals and a moment, too.
+    WaitingForChild,
+    /// Nothing would ever wake it: [`repair`](crate::Store::repair) does.
+    RepairNeeded,
+    /// It has ended.
+    Ended,
+}
+
+impl Liveness {
+    /// Returns the word for it, the same in every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Liveness::Queued => "queued",
+            Liveness::Running => "running",
+            Liveness::WaitingForSignal => "waiting_for_signal",
+            Liveness::WaitingForTime => "waiting_for_time",
+            Liveness::WaitingForChild => "waiting_for_child",
+            Liveness::RepairNeeded => "repair_needed",
+            Liveness::Ended => "ended",
+        }
     }
 }
 

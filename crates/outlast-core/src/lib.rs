@@ -65,8 +65,8 @@ pub use inspect::step_count::{
     OVERDUE_AFTER, RETRIES_ALARMING, RoundSummary, StepCount, StepCountRequest, StepCounts,
 };
 pub use inspect::{
-    Count, Deadline, Filter, Inspect, Instance, ListRequest, Operation, Page, QueueSummary, Rows,
-    SignalRow, WORKFLOW_STEP, Worker,
+    Count, Deadline, Filter, Inspect, Instance, ListRequest, Liveness, Operation, Page,
+    QueueSummary, Rows, SignalRow, WORKFLOW_STEP, Worker,
 };
 pub use json::Json;
 pub use key::KeyText;
@@ -93,7 +93,7 @@ pub use verbs::operate::{
     Verb,
 };
 pub use verbs::reap::{Crash, CrashScene, QUARANTINE_AFTER, ReapRequest, Reaped, gave_up};
-pub use verbs::reconcile::{ReconcileRequest, Reconciled};
+pub use verbs::repair::{NeedingRepair, RepairAnswer, RepairNeed, RepairScope, Repaired};
 pub use verbs::run_stats::{DELAY_BINS, Delays, RunStats, Runs, minute_of};
 pub use verbs::time_out::{PassedTimeout, TIMED_OUT, TimedOut};
 pub use view::{NewView, View};

@@ -122,6 +122,10 @@ pub const AHEAD_MAX: Duration = Duration::from_secs(60);
 /// Instances whose times a doctor run reads, the newest first: about half a second of reading.
 pub const EXAMINED_MAX: usize = 200_000;
 
+/// Instances that a doctor run checks for repairs, the newest first. Children have higher ids than
+/// their parents, so it reads at most as many children.
+pub const REPAIR_EXAMINED_MAX: usize = 50_000;
+
 /// The longest lease: the claims of a dead worker wait this long before they run again.
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 

@@ -7,9 +7,8 @@ use crate::{
     Cancelled, CascadeRequest, Cascaded, ClaimOffer, ClaimRef, ClaimRequest, Claimed,
     CollectRequest, Collected, Commit, Committed, DeleteAnswer, Delivered, Extent, Fired,
     Heartbeat, HeldClaim, Hints, Inserts, InstanceId, Listen, NewInstance, NewSignal, NewWorker,
-    Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
-    RunStats, Signal, SignalOrInsert, SignalledOrInserted, Terminated, TimedOut, Timestamp,
-    WorkerId, WriteCheck,
+    Note, ReapRequest, Reaped, Release, Released, Repaired, Result, Retried, RunStats, Signal,
+    SignalOrInsert, SignalledOrInserted, Terminated, TimedOut, Timestamp, WorkerId, WriteCheck,
 };
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -288,16 +287,6 @@ pub trait Store: Send + Sync + 'static {
     /// *Atomic*. *Locks*: own rows, skipping locked ones. *Bound*: `max`. *Idempotent*.
     async fn collect(&self, request: CollectRequest) -> Result<Collected>;
 
-    /// Checks one page of instances for wrong waits, and repairs them.
-    ///
-    /// It looks for joins that miscount, and for holds that nothing would end. It also looks for
-    /// workflows that still wait after all children of a join set have finished. It should never
-    /// find any. It wakes such a workflow with [`Joined::All`](crate::Joined::All); its counters
-    /// are left unchanged.
-    ///
-    /// *Atomic*. *Locks*: own rows by id. *Bound*: `max`. *Idempotent*.
-    async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled>;
-
     /// Adds run counts to those of their minute.
     ///
     /// Deletes the counts that are older than [`RUN_STATS_KEPT`](crate::limits::RUN_STATS_KEPT).
@@ -386,6 +375,30 @@ pub trait Store: Send + Sync + 'static {
     /// *Atomic* for the batch. *Locks*: own rows, parents. *Idempotent*: sent again, it answers
     /// `NotEndedBadly`. Recorded (I4).
     async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried>;
+
+    /// Repairs instances that nothing would ever wake.
+    ///
+    /// [`needing_repair`](crate::Inspect::needing_repair) finds them. No verb leaves one behind, so
+    /// each was edited by hand or written by a bug.
+    ///
+    /// | [`RepairNeed`](crate::RepairNeed) | repair |
+    /// |---|---|
+    /// | `SignalArrived`, `NothingAwaited` | becomes runnable, as by a signal |
+    /// | `ChildrenMiscounted` | its children are counted anew, and decide its join |
+    /// | `ChildrenFinished` | becomes runnable with [`Joined::All`](crate::Joined::All); its counts stay |
+    /// | `KeyIsFree`, `PlaceIsFree` | can be claimed |
+    ///
+    /// A workflow that is woken looks at its inbox and its children itself, so its counts need no
+    /// repair.
+    ///
+    /// An instance is locked and then checked again. So an instance that needs no repair stays as
+    /// it is, whatever happens at the same time. The revision stays: nothing that is repaired is
+    /// claimed.
+    ///
+    /// *Atomic* for the batch. *Locks*: own rows that seem to need a repair. *Bound*:
+    /// [`BATCH_MAX`](crate::limits::BATCH_MAX). *Idempotent*: sent again, it answers `NotNeeded`. Recorded when it changed anything, with
+    /// [`RepairNeed::note`](crate::RepairNeed::note).
+    async fn repair(&self, ids: Vec<InstanceId>, note: Note) -> Result<Repaired>;
 
     /// Removes finished instances now, with their signals, histories and operations.
     ///

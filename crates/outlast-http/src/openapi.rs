@@ -22,7 +22,7 @@ const REFUSAL: &str = "The request failed. Programs read `code`, people read `de
     tags(
         (name = "instances", description = "Start and read instances"),
         (name = "signals", description = "Send signals"),
-        (name = "operations", description = "Retry, cancel, terminate and delete"),
+        (name = "operations", description = "Retry, cancel, terminate, delete and repair"),
         (name = "queues", description = "Queue depths, pause and resume"),
         (name = "workers", description = "Registered workers"),
         (name = "machines", description = "Steps, counts and transitions"),

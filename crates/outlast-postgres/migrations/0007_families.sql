@@ -48,7 +48,7 @@ create index instances_line on outlast.instances
 create index instances_children on outlast.instances (parent_id, parent_round, id)
     where parent_id is not null;
 
--- window/admit.sql, window/fill.sql: the next to get a place in a window; reconcile/windows.sql: who has one.
+-- window/admit.sql, window/fill.sql: the next to get a place in a window; repair/find.sql: who has one.
 -- Not the parent's id but a sum of it, so that a question for the one index is none for the other.
 create index instances_window on outlast.instances ((parent_id + 0), parent_round, held, id)
     where held is not null and finished_at is null;

@@ -6,13 +6,14 @@
 mod judging;
 pub(crate) mod write_check;
 
-use crate::decode::{column, duration, time};
+use crate::decode::{column, duration, instance_id, time};
 use crate::error::Failure;
 use crate::inspect::{COUNTED_MAX, counted};
 use crate::migrate::SCHEMA_VERSION;
 use crate::session::Session;
 use crate::session::statement::{self, Call, value};
 use crate::session::tx_settings::TxKind;
+use crate::verbs::repair;
 use judging::{Holder, Server, Space};
 use outlast_core::{Finding, OVERDUE_AFTER, Result, StoredTimes, Timestamp, limits, micros};
 use std::time::{Duration, SystemTime};
@@ -41,6 +42,10 @@ pub(crate) async fn examine_database(session: &Session) -> Result<Vec<Finding>> 
     findings.extend(first(session, leases, stuck_leases).await?);
     let timers = statement::DOCTOR_TIMERS.with([value(COUNTED_MAX), value(micros(OVERDUE_AFTER))]);
     findings.extend(first(session, timers, overdue_timers).await?);
+    let late = [value(COUNTED_MAX), value(micros(OVERDUE_AFTER))];
+    let timeouts = statement::DOCTOR_TIMEOUTS.with(late);
+    findings.extend(first(session, timeouts, overdue_timeouts).await?);
+    findings.extend(repairs(session).await?);
     let looked = i64::try_from(limits::EXAMINED_MAX).unwrap_or(i64::MAX);
     let times = [value(looked), value(micros(limits::AHEAD_MAX))];
     findings.extend(first(session, statement::DOCTOR_TIMES.with(times), stored_times).await?);
@@ -138,6 +143,28 @@ fn stuck_leases(row: &Row) -> Result<Finding, Failure> {
 fn overdue_timers(row: &Row) -> Result<Finding, Failure> {
     let overdue = counted(column(row, "instances")?);
     Ok(Finding::overdue_timers(overdue, longest(row)?))
+}
+
+fn overdue_timeouts(row: &Row) -> Result<Finding, Failure> {
+    let overdue = counted(column(row, "instances")?);
+    Ok(Finding::overdue_timeouts(overdue, longest(row)?))
+}
+
+/// Looks for repairs among the newest instances. Returns `None` if the role may not read them.
+async fn repairs(session: &Session) -> Result<Option<Finding>> {
+    let newest = limits::REPAIR_EXAMINED_MAX;
+    let skipped = i64::try_from(newest).unwrap_or(i64::MAX);
+    let before = statement::REPAIR_NEWEST.with([value(skipped)]);
+    // None of fewer instances: then the walk starts with the first.
+    let before = first(session, before, instance_id).await?;
+    let page = ask(session, repair::paging(before, newest), repair::candidate).await?;
+    let Some(page) = page else {
+        return Ok(None);
+    };
+    let may_need = page.iter().filter(|it| it.may_need);
+    let ids: Vec<i64> = may_need.map(|it| it.id.0).collect();
+    let found = ask(session, repair::finding(ids), repair::need).await?;
+    Ok(found.map(|found| Finding::repairs(&found, newest)))
 }
 
 fn stored_times(row: &Row) -> Result<Finding, Failure> {

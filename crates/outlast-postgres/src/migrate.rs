@@ -32,6 +32,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0015_keys_as_bytes.sql"),
     include_str!("../migrations/0016_timeouts.sql"),
     include_str!("../migrations/0017_updates.sql"),
+    include_str!("../migrations/0018_repairs.sql"),
 ];
 
 /// The version of the schema that this build needs.

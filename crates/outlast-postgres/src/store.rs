@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::session::Session;
 use crate::transaction::Schema;
 use crate::verbs::{
-    cascade, claim, collect, commit, deliver, fire, inbox, insert, lease, operate, reap, reconcile,
+    cascade, claim, collect, commit, deliver, fire, inbox, insert, lease, operate, reap, repair,
     run_stats, time_out,
 };
 use crate::{history_events, inspect};
@@ -19,10 +19,10 @@ use outlast_core::{
     Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRef, ClaimRequest, Claimed,
     CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Event, Extent,
     Family, Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance,
-    InstanceId, ListRequest, Listen, NewInstance, NewSignal, NewWorker, Note, Operation,
-    OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
-    Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal, SignalId,
-    SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
+    InstanceId, ListRequest, Listen, NeedingRepair, NewInstance, NewSignal, NewWorker, Note,
+    Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, Release, Released,
+    RepairScope, Repaired, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal,
+    SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
     Terminated, TimedOut, Timestamp, Update, View, Worker, WorkerId, WriteCheck,
 };
 use std::fmt;
@@ -184,10 +184,6 @@ impl Store for Postgres {
         collect::collect(&self.session, request).await
     }
 
-    async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled> {
-        reconcile::reconcile(&self.session, request).await
-    }
-
     async fn add_run_stats(&self, stats: RunStats) -> Result<()> {
         run_stats::add(&self.session, stats).await
     }
@@ -211,6 +207,10 @@ impl Store for Postgres {
 
     async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried> {
         operate::retry(&self.session, &ids, &note).await
+    }
+
+    async fn repair(&self, ids: Vec<InstanceId>, note: Note) -> Result<Repaired> {
+        repair::repair(&self.session, &ids, &note).await
     }
 
     async fn delete(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>> {
@@ -327,6 +327,10 @@ impl Inspect for Postgres {
 
     async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
         run_stats::since(&self.session, since).await
+    }
+
+    async fn needing_repair(&self, scope: RepairScope) -> Result<NeedingRepair> {
+        repair::needing_repair(&self.session, &scope).await
     }
 
     async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {

@@ -40,10 +40,11 @@ use interleavings::act::Act::{
     self, Claim, Collect, CommitClaimed, Deliver, DeliverFor, Deregister, Fire, Insert, Reap,
     Release, Retry, SignalOrInsert, TimeOut,
 };
-use interleavings::act::Decision::{Done, Fail, FanOut, Keep, Next, Park};
+use interleavings::act::Decision::{Done, Fail, FanOut, Keep, Next, Park, ParkForAll, ParkForEnds};
 use interleavings::play::{beside, both, cancel, catch, commit, hold, pairs, survive, terminate};
 use interleavings::scheduler::Scenario;
 use interleavings::stage::Start;
+use outlast_core::Until;
 use std::slice::from_ref;
 
 /// Crashes that a step may cause before its instance fails.
@@ -142,6 +143,75 @@ async fn verbs_on_one_parked_or_runnable_instance_can_meet_in_any_order() {
     let parked = pairs(Start::Parked, &on_parked).into_iter();
     let mut scenarios: Vec<Scenario> = parked.map(Scenario::briefly).collect();
     scenarios.extend(pairs(Start::Runnable, &on_runnable));
+    hold(&scenarios).await;
+}
+
+/// The instance needs no repair, whatever the two are doing.
+#[tokio::test]
+async fn a_repair_beside_any_other_verb_changes_nothing() {
+    let repair = Act::Repair(vec![0]);
+    let on_executing = [
+        commit(0, Park),
+        commit(0, Done),
+        commit(0, FanOut),
+        Release(0),
+        Deliver(0),
+        Reap(CRASHES_MAX),
+    ];
+    let on_parked = [Deliver(0), DeliverFor(0), Fire, Claim, cancel([0])];
+    let all = Act::Repair(vec![0, 1, 2]);
+    let of_children = [commit(1, Done), commit(2, Fail), both([1, 2]), Fire];
+    let in_line = [commit(0, Done), Claim, terminate([0])];
+    let mut scenarios = beside(Start::Executing, &repair, &on_executing);
+    scenarios.extend(beside(Start::Parked, &repair, &on_parked));
+    for start in [
+        Start::Family,
+        Start::Joining(Until::FailFast),
+        Start::Windowed(Until::All),
+        Start::FlowParked,
+        Start::FlowNeedsAll,
+    ] {
+        let last = [commit(2, Done)];
+        let ends = match start {
+            // Child 2 is held.
+            Start::Windowed(_) => &of_children[..1],
+            _ => &of_children[..],
+        };
+        scenarios.extend(beside(start, &all, ends));
+        if start == Start::Family {
+            scenarios
+                .push(Scenario::new(start, &[from_ref(&all), &last, &of_children[..1]]).briefly());
+        }
+    }
+    let parks = [
+        commit(0, ParkForEnds),
+        commit(0, ParkForAll),
+        commit(1, Done),
+    ];
+    scenarios.extend(beside(Start::Flowing, &all, &parks));
+    scenarios.extend(beside(Start::Line, &all, &in_line));
+    scenarios.extend(beside(Start::LineSetAside, &all, &in_line));
+    hold(&scenarios).await;
+}
+
+/// The first of all that wake it does so, and the others find it awake.
+#[tokio::test]
+async fn a_repair_of_a_lost_instance_can_meet_every_other_verb() {
+    let repair = Act::Repair(vec![0]);
+    let others = [
+        Act::Repair(vec![0]),
+        Deliver(0),
+        Fire,
+        Claim,
+        cancel([0]),
+        terminate([0]),
+        TimeOut(1),
+    ];
+    let beside = |other: &Act| {
+        let other = [other.clone(), Claim];
+        Scenario::new(Start::Lost, &[from_ref(&repair), &other]).briefly()
+    };
+    let scenarios: Vec<Scenario> = others.iter().map(beside).collect();
     hold(&scenarios).await;
 }
 

@@ -120,7 +120,7 @@ create index instances_held on instances (queue, eligible_at)
 create unique index instances_correlation on instances (fsm, correlation_guard)
     where correlation_guard is not null;
 
--- claim/children, reconcile/children_live: the children of a round.
+-- claim/children, repair/children: the children of a round.
 create index instances_parent on instances (parent_id, parent_round)
     where parent_id is not null;
 

@@ -169,7 +169,7 @@ create index instances_held on instances (queue, eligible_at)
 create unique index instances_correlation on instances (fsm, correlation_guard)
     where correlation_guard is not null;
 
--- claim/children, cascade/children, reconcile/children: the children of a round, in the order of their ids.
+-- claim/children, cascade/children, repair/children: the children of a round, in the order of their ids.
 create index instances_parent on instances (parent_id, parent_round)
     where parent_id is not null;
 

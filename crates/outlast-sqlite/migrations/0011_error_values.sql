@@ -178,7 +178,7 @@ create unique index instances_correlation on instances (machine, correlation_gua
 create index instances_keys on instances (machine, correlation_key)
     where correlation_key is not null;
 
--- claim/children, cascade/children, reconcile/children, reconcile/lives: the children of a round,
+-- claim/children, cascade/children, repair/children, repair/set: the children of a round,
 -- in the order of their ids.
 create index instances_parent on instances (parent_id, parent_round)
     where parent_id is not null;

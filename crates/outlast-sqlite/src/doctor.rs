@@ -8,6 +8,7 @@ use crate::inspect::{COUNTED_MAX, counted};
 use crate::migrate;
 use crate::options::Synchronous;
 use crate::tx::Tx;
+use crate::verbs::repair;
 use outlast_core::{Finding, OVERDUE_AFTER, StoredTimes, limits, size};
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 const STUCK_LEASES: &str = include_str!("../sql/doctor/stuck_leases.sql");
 const OVERDUE_TIMERS: &str = include_str!("../sql/doctor/overdue_timers.sql");
+const OVERDUE_TIMEOUTS: &str = include_str!("../sql/doctor/overdue_timeouts.sql");
 const TIMES: &str = include_str!("../sql/doctor/times.sql");
 
 /// SQLite writes a log back at a few megabytes. A log of this size is kept by a long reader.
@@ -65,6 +67,8 @@ pub(crate) fn examine_database(
         integrity(tx.connection, &pages)?,
         stuck_leases(tx)?,
         overdue_timers(tx)?,
+        overdue_timeouts(tx)?,
+        Finding::repairs(&repair::among_newest(tx)?, limits::REPAIR_EXAMINED_MAX),
         stored_times(tx)?,
         schema_version(tx.connection)?,
     ];
@@ -200,6 +204,16 @@ fn overdue_timers(tx: &Tx<'_>) -> Result<Finding, Fault> {
     let found = statement.query_row(params![tx.now.0, before.0, COUNTED_MAX], |row| {
         let (overdue, longest) = (counted(row.get("instances")?), row.get("longest")?);
         Ok(Finding::overdue_timers(overdue, duration(longest)))
+    })?;
+    Ok(found)
+}
+
+fn overdue_timeouts(tx: &Tx<'_>) -> Result<Finding, Fault> {
+    let mut statement = tx.prepare(OVERDUE_TIMEOUTS)?;
+    let before = tx.now - OVERDUE_AFTER;
+    let found = statement.query_row(params![tx.now.0, before.0, COUNTED_MAX], |row| {
+        let (overdue, longest) = (counted(row.get("instances")?), row.get("longest")?);
+        Ok(Finding::overdue_timeouts(overdue, duration(longest)))
     })?;
     Ok(found)
 }

@@ -83,6 +83,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "updates",
         sql: include_str!("../migrations/0015_updates.sql"),
     },
+    Migration {
+        version: 16,
+        name: "repairs",
+        sql: include_str!("../migrations/0016_repairs.sql"),
+    },
 ];
 
 /// One schema migration.

@@ -35,7 +35,14 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("late-end-hits-the-next-round", sql!("join/join"), "and round = ?2", "and ?2 is not null"),
     ("dropped-children-vanish", sql!("commit/fan_out"), "children_dropped = ?7", "children_dropped = iif(?7 is null, '', '[]')"),
     ("retried-child-is-not-counted", sql!("operate/count_again"), "children_pending + 1", "children_pending + 0"),
-    ("reconciler-repairs-no-join", sql!("reconcile/mend_join"), "where id = ?1", "where false and id = ?1"),
+    ("repair-counts-nothing", sql!("repair/count_again"), "where id = ?1", "where false and id = ?1"),
+
+    // Repairs that find too little or too much
+    ("repair-overlooks-a-signal", sql!("repair/unseen_signal"), "where instances.id = ?1", "where false and instances.id = ?1"),
+    ("repair-takes-a-kept-signal", sql!("commit/wait"), "latest_signal = ?9,", "latest_signal = iif(?9 is null, null, null),"),
+    ("repair-overlooks-a-failed-child", sql!("repair/set"), "child.status <> 'done'", "false"),
+    ("repair-takes-an-earlier-failure", sql!("repair/set"), "child.finished_at > ?4 and child.status <> 'done'",
+        "child.status in ('failed', 'cancelled')"),
 
     // Defect 6, for joins that are decided early
     ("latest-failure-is-the-first", sql!("join/join"), "coalesce(first_failure, ?5)", "coalesce(?5, first_failure)"),
@@ -74,7 +81,7 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("renewal-goes-on-counting", sql!("commit/continue_as_new"), "events = 0,", "events = events,"),
     ("runs-are-kept-for-ever", sql!("history/forget"), "where instance_id = ?1", "where false and instance_id = ?1"),
     ("history-outlives-its-instance", sql!("collect/remove_events"), "where instance_id = ?1", "where false and instance_id = ?1"),
-    ("reconciler-wakes-no-workflow", sql!("reconcile/lives"), " and child.finished_at is null", ""),
+    ("repair-wakes-no-workflow", sql!("repair/set"), "filter (where child.finished_at is null) as live", "as live"),
 
     // Timeouts
     ("timeout-keeps-the-revision", sql!("time_out/fail"), "revision = revision + 1,", "revision = revision,"),

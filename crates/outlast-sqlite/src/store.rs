@@ -15,7 +15,7 @@ use crate::threads::writer::{Waits, Writer};
 use crate::tx::Tx;
 use crate::verbs::claim::{self, UnfinishedWalks};
 use crate::verbs::{
-    cascade, collect, commit, deliver, fire, inbox, insert, lease, operate, reap, reconcile,
+    cascade, collect, commit, deliver, fire, inbox, insert, lease, operate, reap, repair,
     run_stats, time_out,
 };
 use crate::{Options, Synchronous, history_events, inspect};
@@ -24,10 +24,10 @@ use outlast_core::{
     Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRef, ClaimRequest, Claimed, Clock,
     CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error, Event,
     Extent, Family, Filter, Fired, Heartbeat, HeldClaim, HistoryRequest, Inserts, Inspect,
-    Instance, InstanceId, Invalid, ListRequest, NewInstance, NewSignal, NewWorker, Note, Operation,
-    OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release,
-    Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal, SignalId,
-    SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
+    Instance, InstanceId, Invalid, ListRequest, NeedingRepair, NewInstance, NewSignal, NewWorker,
+    Note, Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, Release, Released,
+    RepairScope, Repaired, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal,
+    SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
     Terminated, TimedOut, Timestamp, Update, View, Worker, WorkerId, WriteCheck, limits,
 };
 use rusqlite::ErrorCode;
@@ -370,12 +370,6 @@ impl Store for Sqlite {
             .await
     }
 
-    async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled> {
-        self.admit("reconcile", || request.check())?;
-        self.write("reconcile", move |tx| reconcile::reconcile(tx, request))
-            .await
-    }
-
     async fn add_run_stats(&self, stats: RunStats) -> Result<()> {
         self.admit("record", || stats.check())?;
         if stats.is_empty() {
@@ -430,6 +424,17 @@ impl Store for Sqlite {
             return Ok(Retried::default());
         }
         self.write("retry", move |tx| operate::retry(tx, &ids, &note))
+            .await
+    }
+
+    async fn repair(&self, ids: Vec<InstanceId>, note: Note) -> Result<Repaired> {
+        self.admit("repair", || {
+            check_batch("repair", &ids).and_then(|()| note.check())
+        })?;
+        if ids.is_empty() {
+            return Ok(Repaired::default());
+        }
+        self.write("repair", move |tx| repair::repair(tx, &ids, &note))
             .await
     }
 
@@ -595,6 +600,14 @@ impl Inspect for Sqlite {
         self.admit("run_stats", || limits::check_moment("since", since))?;
         self.read("run_stats", move |tx| run_stats::since(tx, since))
             .await
+    }
+
+    async fn needing_repair(&self, scope: RepairScope) -> Result<NeedingRepair> {
+        self.admit("needing_repair", || scope.check())?;
+        self.read("needing_repair", move |tx| {
+            repair::needing_repair(tx, &scope)
+        })
+        .await
     }
 
     async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {

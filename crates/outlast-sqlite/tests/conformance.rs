@@ -4,8 +4,9 @@
 
 mod scene;
 
+use outlast_conformance::repairs::Editor;
 use outlast_conformance::{Subject, sequences};
-use outlast_core::ManualClock;
+use outlast_core::{InstanceId, ManualClock};
 use outlast_sqlite::{Sqlite, Synchronous};
 
 async fn in_memory_at(clock: ManualClock) -> Subject {
@@ -36,6 +37,33 @@ mod memory {
     async fn the_store_agrees_with_the_model() {
         sequences::compare_with_model(in_memory_at).await;
     }
+}
+
+/// Edits the file of a store.
+struct FileEditor(std::path::PathBuf);
+
+#[async_trait::async_trait]
+impl Editor for FileEditor {
+    async fn edit(&self, id: InstanceId, changes: &str) {
+        let changes = changes.replace("TIME(", "(");
+        let sql = format!("update instances set {changes} where id = {id}");
+        let connection = rusqlite::Connection::open(&self.0).unwrap();
+        assert_eq!(connection.execute(&sql, []).unwrap(), 1);
+    }
+}
+
+mod repairs {
+    use super::*;
+
+    async fn open() -> (Subject, FileEditor) {
+        let (clock, (folder, path)) = (ManualClock::default(), scene::new_path());
+        let store = Sqlite::options().clock(clock.clone());
+        let store = store.synchronous(Synchronous::Off).open(&path).unwrap();
+        let subject = Subject::new(store, clock).guarded_by(folder);
+        (subject, FileEditor(path))
+    }
+
+    outlast_conformance::repair_suite!(open);
 }
 
 mod file {

@@ -3,7 +3,7 @@
 
 mod scene;
 
-use outlast_core::{Finding, Inspect, Json, ManualClock, Outcome, Severity, Start, Store};
+use outlast_core::{Finding, Inspect, Json, ManualClock, Note, Outcome, Severity, Start, Store};
 use outlast_sqlite::{Sqlite, Synchronous};
 use std::time::Duration;
 
@@ -97,6 +97,65 @@ async fn waits_past_their_deadline_are_found() {
         overdue.found,
         "1 wait should have been woken, the first 35 s ago"
     );
+}
+
+#[tokio::test]
+async fn instances_past_their_whole_timeout_are_found() {
+    let clock = ManualClock::default();
+    let store = scene::in_memory(&clock);
+    let minute = Duration::from_secs(60);
+    let hurried = [
+        scene::order().timeout(minute),
+        scene::order().run_timeout(minute),
+    ];
+    scene::insert(&store, hurried.to_vec()).await;
+    scene::insert(&store, vec![scene::order()]).await;
+    clock.advance(Duration::from_secs(65));
+    let overdue = found(&store, "overdue_timeouts").await;
+    assert_eq!(overdue.severity, Severity::Fine);
+    clock.advance(Duration::from_secs(30));
+    let overdue = found(&store, "overdue_timeouts").await;
+    assert_eq!(overdue.severity, Severity::Warning);
+    assert_eq!(
+        overdue.found,
+        "2 instances should have failed as timed out, the first 35 s ago"
+    );
+    assert_eq!(store.time_out(10).await.unwrap().ended.len(), 2);
+    let overdue = found(&store, "overdue_timeouts").await;
+    assert_eq!(overdue.severity, Severity::Fine);
+}
+
+#[tokio::test]
+async fn instances_that_need_a_repair_are_found() {
+    let (_folder, path) = scene::new_path();
+    let store = Sqlite::open(&path).unwrap();
+    let worker = scene::worker(&store).await;
+    scene::insert(&store, vec![scene::order()]).await;
+    let claim = scene::claim(&store, worker, 1).await.claims.remove(0);
+    let mut sleep = scene::done(claim.reference());
+    sleep.outcome = Outcome::Wait {
+        names: Vec::new(),
+        step: "woken".into(),
+        state: Json::null(),
+        timeout: Some(Duration::from_secs(60)),
+    };
+    store.commit(vec![sleep].into()).await.unwrap();
+    assert_eq!(found(&store, "repairs").await.severity, Severity::Fine);
+    let lost = "update instances set await_deadline = null";
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute(lost, [])
+        .unwrap();
+    let repairs = found(&store, "repairs").await;
+    assert_eq!(repairs.severity, Severity::Warning);
+    let expected = format!(
+        "the first is {}: it is parked and waits for nothing",
+        claim.id
+    );
+    assert!(repairs.found.contains(&expected), "{repairs:?}");
+    store.repair(vec![claim.id], Note::by("ada")).await.unwrap();
+    assert_eq!(found(&store, "repairs").await.severity, Severity::Fine);
+    store.close().await;
 }
 
 #[tokio::test]

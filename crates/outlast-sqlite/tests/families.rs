@@ -6,16 +6,23 @@ mod scene;
 
 use outlast_core::{
     Answer, CascadeRequest, Claim, ClosePolicy, Commit, Extent, Inspect, InstanceId, Join, Joined,
-    Json, NewInstance, Note, Outcome, ReconcileRequest, Status, Store, Until, Verb, WorkerId,
+    Json, NewInstance, Note, Outcome, RepairScope, Repaired, Status, Store, Until, Verb, WorkerId,
 };
 use outlast_sqlite::Sqlite;
 use rusqlite::{Connection, StatementStatus, params};
 use std::path::Path;
 
-const PAGE: ReconcileRequest = ReconcileRequest {
-    after: None,
-    max: 1_000,
-};
+/// Returns the instances that need a repair, and repairs them.
+async fn repair_all(store: &Sqlite) -> (Vec<InstanceId>, Repaired) {
+    let scope = RepairScope::Page {
+        after: None,
+        max: 1_000,
+    };
+    let needing = store.needing_repair(scope).await.unwrap().found;
+    let ids: Vec<InstanceId> = needing.into_iter().map(|(id, _)| id).collect();
+    let repaired = store.repair(ids.clone(), Note::by("reconciler"));
+    (ids, repaired.await.unwrap())
+}
 
 /// Inserts a parent that fans out.
 async fn parent_of(
@@ -108,7 +115,7 @@ async fn a_file_of_the_previous_version_continues_its_joins() {
     assert_eq!((barrier.until, barrier.joined), (Until::All, None));
     assert_eq!((barrier.started, barrier.failed), (4, 2));
     assert_eq!(barrier.first_failure, Some(InstanceId(5)));
-    assert_eq!(store.reconcile(PAGE).await.unwrap().joins, []);
+    assert_eq!(repair_all(&store).await.0, []);
     let operations = store.operations(None).await.unwrap();
     let verbs: Vec<Verb> = operations.iter().map(|it| it.verb).collect();
     assert_eq!(verbs, [Verb::Retry, Verb::Terminate]);
@@ -159,7 +166,7 @@ async fn the_next_child_of_a_window_is_found_without_a_scan_of_its_siblings() {
 }
 
 #[tokio::test]
-async fn reconcile_admits_a_child_to_a_window_in_which_none_runs() {
+async fn a_repair_admits_a_child_to_a_window_in_which_none_runs() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -170,22 +177,22 @@ async fn reconcile_admits_a_child_to_a_window_in_which_none_runs() {
     let parent = parent_of(&store, worker, vec![scene::order(); 3], join).await;
     let children = store.children(parent, None, None).await.unwrap();
     let ids: Vec<InstanceId> = children.iter().map(|child| child.id).collect();
-    assert_eq!(store.reconcile(PAGE).await.unwrap().holds, []);
+    assert_eq!(repair_all(&store).await.0, []);
     let hold_all = "update instances set held = 1, blocked = 1 where held = 0";
     execute(&path, hold_all).unwrap();
     assert_eq!(scene::claim(&store, worker, 10).await.claims, []);
 
-    let reconciled = store.reconcile(PAGE).await.unwrap();
-    assert_eq!(reconciled.holds, [ids[0]]);
-    assert!(reconciled.woken.contains("default"));
-    assert_eq!(store.reconcile(PAGE).await.unwrap().holds, []);
+    let (needing, repaired) = repair_all(&store).await;
+    assert_eq!(needing, [ids[0]]);
+    assert!(repaired.woken.contains("default"));
+    assert_eq!(repair_all(&store).await.0, []);
     let claims = scene::claim(&store, worker, 10).await.claims;
     assert_eq!(scene::ids(&claims), [ids[0]]);
     store.close().await;
 }
 
 #[tokio::test]
-async fn reconcile_wakes_a_decided_join_and_terminates_the_rest() {
+async fn a_repair_wakes_a_decided_join_and_terminates_the_rest() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -202,8 +209,8 @@ async fn reconcile_wakes_a_decided_join_and_terminates_the_rest() {
     );
     execute(&path, &unseen).unwrap();
 
-    let reconciled = store.reconcile(PAGE).await.unwrap();
-    assert_eq!(reconciled.joins, [parent]);
+    let (needing, repaired) = repair_all(&store).await;
+    assert_eq!((needing, repaired.cascades), (vec![parent], true));
     let row = store.get(parent).await.unwrap().unwrap();
     assert_eq!((row.status, row.children_pending), (Status::Runnable, 1));
     let barrier = row.barrier.unwrap();

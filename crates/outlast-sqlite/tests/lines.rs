@@ -5,7 +5,7 @@ mod scene;
 
 use outlast_core::{
     ClaimRequest, Extent, Inspect, InstanceId, Join, MachineVersion, ManualClock, NewInstance,
-    Note, ReconcileRequest, Status, Store, WorkerId,
+    Note, RepairScope, Repaired, Status, Store, WorkerId,
 };
 use outlast_sqlite::Sqlite;
 use rusqlite::Connection;
@@ -170,8 +170,20 @@ async fn rows_of_machines_that_a_worker_lacks_do_not_hide_the_rows_behind_them()
     store.close().await;
 }
 
+/// Returns the instances that need a repair, and repairs them.
+async fn repair_all(store: &Sqlite) -> (Vec<InstanceId>, Repaired) {
+    let scope = RepairScope::Page {
+        after: None,
+        max: 10,
+    };
+    let needing = store.needing_repair(scope).await.unwrap().found;
+    let ids: Vec<InstanceId> = needing.into_iter().map(|(id, _)| id).collect();
+    let repaired = store.repair(ids.clone(), Note::by("reconciler"));
+    (ids, repaired.await.unwrap())
+}
+
 #[tokio::test]
-async fn reconcile_frees_an_instance_blocked_behind_an_unused_partition_key() {
+async fn a_repair_frees_an_instance_blocked_behind_an_unused_partition_key() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -182,15 +194,11 @@ async fn reconcile_frees_an_instance_blocked_behind_an_unused_partition_key() {
         .unwrap();
     assert_eq!(scene::claim(&store, worker, 10).await.claims, []);
 
-    let page = ReconcileRequest {
-        after: None,
-        max: 10,
-    };
-    let reconciled = store.reconcile(page).await.unwrap();
-    assert_eq!(reconciled.holds, [ids[0]]);
-    assert!(reconciled.woken.contains("default"));
-    let again = store.reconcile(page).await.unwrap();
-    assert_eq!(again.holds, [], "the other holds are correct");
+    let (needing, repaired) = repair_all(&store).await;
+    assert_eq!(needing, [ids[0]]);
+    assert!(repaired.woken.contains("default"));
+    let (again, _) = repair_all(&store).await;
+    assert_eq!(again, [], "the other holds are correct");
     assert_eq!(
         scene::ids(&scene::claim(&store, worker, 10).await.claims),
         [ids[0]]
@@ -199,7 +207,7 @@ async fn reconcile_frees_an_instance_blocked_behind_an_unused_partition_key() {
 }
 
 #[tokio::test]
-async fn reconcile_mends_a_join_that_miscounts() {
+async fn a_repair_counts_a_join_that_miscounts_again() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
@@ -223,12 +231,7 @@ async fn reconcile_mends_a_join_that_miscounts() {
         .execute(tamper, [parent.0])
         .unwrap();
 
-    let page = ReconcileRequest {
-        after: None,
-        max: 10,
-    };
-    let reconciled = store.reconcile(page).await.unwrap();
-    assert_eq!(reconciled.joins, [parent]);
+    assert_eq!(repair_all(&store).await.0, [parent]);
     let row = store.get(parent).await.unwrap().unwrap();
     assert_eq!((row.status, row.children_pending), (Status::Runnable, 0));
     store.close().await;

@@ -7,8 +7,8 @@ mod scene;
 use outlast_core::{
     Answer, ChildRange, Claim, ClaimRef, Commit, Event, EventKind, Flowing, HistoryRequest,
     Inspect, InstanceId, JoinProgress, JoinSet, JoinSets, Joined, Json, NewEvent, NewInstance,
-    NewSignal, Note, Outcome, Park, Proceed, ReconcileRequest, Revision, Status, Store, Target,
-    WorkerId, limits,
+    NewSignal, Note, Outcome, Park, Proceed, RepairNeed, RepairScope, Revision, Status, Store,
+    Target, WorkerId, limits,
 };
 use outlast_sqlite::Sqlite;
 use rusqlite::{Connection, Params, StatementStatus, params};
@@ -259,32 +259,31 @@ async fn the_end_of_a_child_costs_the_same_however_many_are_awaited() {
 }
 
 #[tokio::test]
-async fn reconcile_wakes_a_workflow_whose_children_have_all_ended_uncounted() {
+async fn a_repair_wakes_a_workflow_whose_children_have_all_ended_uncounted() {
     let (_folder, path) = scene::new_path();
     let store = Sqlite::open(&path).unwrap();
     let worker = scene::worker(&store).await;
     let mut claim = running(&store, worker).await;
     let park = flow(vec![scene::order(); 2], awaiting(1, 2));
     commit(&store, &mut claim, park, Vec::new()).await;
-    let page = ReconcileRequest {
-        after: None,
-        max: 100,
+    let needing = async || {
+        let scope = RepairScope::Ids(vec![claim.id]);
+        store.needing_repair(scope).await.unwrap().found
     };
     let miscounted = format!(
         "update instances set children_pending = 1, joining_left = '[1]' where id = {}",
         claim.id
     );
     execute(&path, &miscounted).unwrap();
-    let reconciled = store.reconcile(page).await.unwrap();
-    assert_eq!(reconciled.joins, [], "its children are still live");
+    assert_eq!(needing().await, [], "its children are still live");
     let unseen = format!(
         "update instances set status = 'done', finished_at = 1 where parent_id = {}",
         claim.id
     );
     execute(&path, &unseen).unwrap();
-    let reconciled = store.reconcile(page).await.unwrap();
-    assert_eq!(reconciled.joins, [claim.id]);
-    assert!(reconciled.woken.contains("default"));
+    assert_eq!(needing().await, [(claim.id, RepairNeed::ChildrenFinished)]);
+    let repaired = store.repair(vec![claim.id], Note::by("reconciler"));
+    assert!(repaired.await.unwrap().woken.contains("default"));
     let row = store.get(claim.id).await.unwrap().unwrap();
     assert_eq!((row.status, row.children_pending), (Status::Runnable, 1));
     assert_eq!(row.barrier.unwrap().joined, Some(Joined::All));

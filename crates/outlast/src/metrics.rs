@@ -88,7 +88,7 @@ pub const TIMED_OUT: &str = "outlast_timed_out_total";
 pub const CASCADED: &str = "outlast_cascaded_total";
 /// Finished instances removed after their retention.
 pub const COLLECTED: &str = "outlast_collected_total";
-/// Joins and holds that the reconciler repaired: should stay at zero.
+/// Instances that the reconciler repaired: should stay at zero.
 pub const MENDED: &str = "outlast_mended_total";
 /// Hints received from other nodes.
 pub const HINTS_HEARD: &str = "outlast_hints_heard_total";

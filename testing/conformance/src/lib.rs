@@ -1,9 +1,10 @@
 //! The conformance tests that every store of Outlast must pass.
 //!
-//! The crate has three parts:
+//! The crate has four parts:
 //!
 //! - [`Model`], the contract of [`outlast_core::Store`] in its plainest form;
 //! - the [`suite`]: one function per rule, its name a sentence, run by [`conformance_suite!`];
+//! - [`repairs`]: rules about rows that were edited by hand, run by [`repair_suite!`];
 //! - [`sequences`]: random verbs sent to the model and to a store, with answers and whole states
 //!   compared.
 //!
@@ -35,6 +36,7 @@
 //! a [cleanup](Subject::cleaned_by), which is awaited after a rule has held or failed.
 
 mod model;
+pub mod repairs;
 mod rules;
 pub mod sequences;
 mod subject;

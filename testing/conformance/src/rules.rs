@@ -401,7 +401,7 @@ macro_rules! every_rule {
                     fifty_thousand_rows_go_in_one_batch,
                     verbs_with_empty_batches_do_nothing,
                     a_mixed_workload_ends_with_nothing_to_repair,
-                    a_reconcile_goes_page_by_page,
+                    a_search_for_repairs_goes_page_by_page,
                     a_closed_store_answers_that_it_is_closed,
                 }
                 commits on One {
@@ -736,8 +736,8 @@ macro_rules! every_rule {
                     a_retried_child_does_not_change_the_count_of_its_workflow,
                     a_child_that_is_retried_before_the_park_is_awaited,
                     a_workflow_waits_for_all_children_in_a_window,
-                    the_reconciler_wakes_a_workflow_without_live_awaited_children,
-                    the_reconciler_leaves_the_counts_of_workflows_alone,
+                    a_repair_wakes_a_workflow_without_live_awaited_children,
+                    a_search_for_repairs_leaves_the_counts_of_workflows_alone,
                     children_are_not_collected_or_deleted_while_their_workflow_lives,
                     a_child_outcome_that_is_sent_again_counts_once,
                 }
@@ -761,7 +761,7 @@ macro_rules! every_rule {
                     the_wait_after_a_group_is_woken_by_the_first_signal,
                     the_end_of_the_last_child_releases_a_key_whose_scope_is_left,
                     groups_that_cannot_be_counted_are_rejected,
-                    the_reconciler_wakes_a_group_whose_finished_child_was_not_counted,
+                    a_repair_wakes_a_group_whose_finished_child_was_not_counted,
                 }
                 histories on One {
                     a_workflow_ends_with_its_error_value,
@@ -799,7 +799,7 @@ macro_rules! every_rule {
                     a_dropped_child_of_any_join_set_wakes_the_workflow,
                     a_park_counts_children_that_finish_in_its_batch_once_per_join_set,
                     the_largest_allowed_number_of_join_sets_is_counted,
-                    the_reconciler_wakes_a_workflow_whose_join_set_has_no_live_child,
+                    a_repair_wakes_a_workflow_whose_join_set_has_no_live_child,
                 }
                 outcomes on One {
                     a_workflow_that_goes_on_keeps_its_step_and_state,

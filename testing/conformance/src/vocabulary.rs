@@ -13,7 +13,8 @@ use outlast_core::{
     Answer, Claim, ClaimOffer, ClaimRef, ClaimRequest, Claimed, Clock, Commit, Committed,
     Delivered, Delivery, HeldClaim, Inserted, Instance, InstanceId, Join, Json, MachineVersion,
     NewInstance, NewSignal, NewWorker, Note, Outcome, Proceed, ReapRequest, Reaped, Release,
-    ReleaseAnswer, Revision, SignalId, SignalRow, Start, Status, Target, Timestamp, WorkerId,
+    ReleaseAnswer, RepairAnswer, RepairNeed, RepairScope, Revision, SignalId, SignalRow, Start,
+    Status, Target, Timestamp, WorkerId,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -382,15 +383,24 @@ impl Subject {
         assert_eq!(&self.get(before.id).await, before, "the row changed");
     }
 
-    /// Asserts that the reconciler finds nothing to repair.
+    /// Asserts that no instance needs a repair.
     pub(crate) async fn assert_sound(&self) {
-        let request = outlast_core::ReconcileRequest {
+        assert_eq!(self.needing_repair().await, []);
+    }
+
+    /// Returns the instances that need a repair.
+    pub(crate) async fn needing_repair(&self) -> Vec<(InstanceId, RepairNeed)> {
+        let scope = RepairScope::Page {
             after: None,
             max: 100_000,
         };
-        let found = self.store.reconcile(request).await.unwrap();
-        assert_eq!(found.joins, [], "joins that the reconciler repaired");
-        assert_eq!(found.holds, [], "holds that the reconciler ended");
+        self.store.needing_repair(scope).await.unwrap().found
+    }
+
+    /// Repairs one instance as the reconciler.
+    pub(crate) async fn repair(&self, id: InstanceId) -> RepairAnswer {
+        let note = Note::by("reconciler");
+        self.store.repair(vec![id], note).await.unwrap().answers[0]
     }
 }
 

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use outlast::engine::EngineBuilder;
 use outlast::{Client, Engine, InstanceId, Postgres, Sqlite};
-use outlast_core::{ReconcileRequest, Store};
+use outlast_core::{Inspect, RepairScope, Store};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Site {
         })
     }
 
-    /// Walks through all instances as a reconciler does, and returns those that it repaired.
+    /// Walks through all instances as a reconciler does, and returns those that need a repair.
     pub(crate) async fn mended(&self) -> Result<Vec<InstanceId>> {
         match self {
             Site::Postgres { url, listen_url } => {
@@ -195,15 +195,15 @@ pub(crate) fn open(file: &std::path::Path) -> Result<rusqlite::Connection> {
     Ok(connection)
 }
 
-async fn walk(store: &impl Store) -> Result<Vec<InstanceId>> {
-    let (mut mended, mut after) = (Vec::new(), None);
+async fn walk(store: &(impl Store + Inspect)) -> Result<Vec<InstanceId>> {
+    let (mut needing, mut after) = (Vec::new(), None);
     loop {
-        let request = ReconcileRequest { after, max: 1_000 };
-        let found = store.reconcile(request).await?;
-        mended.extend(found.joins.into_iter().chain(found.holds));
+        let page = RepairScope::Page { after, max: 1_000 };
+        let found = store.needing_repair(page).await?;
+        needing.extend(found.found.into_iter().map(|(id, _)| id));
         after = found.next;
         if after.is_none() {
-            return Ok(mended);
+            return Ok(needing);
         }
     }
 }

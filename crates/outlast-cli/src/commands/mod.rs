@@ -45,6 +45,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         | Command::Cancel(_)
         | Command::Terminate(_)
         | Command::Delete(_)
+        | Command::Repair(_)
         | Command::Queues(_)
         | Command::Workers
         | Command::Collect(_)
@@ -80,6 +81,7 @@ fn access(command: &Command) -> Access {
         | Command::Cancel(_)
         | Command::Terminate(_)
         | Command::Delete(_)
+        | Command::Repair(_)
         | Command::Collect(_)
         | Command::Completions(_)
         | Command::Token(_)
@@ -106,6 +108,7 @@ async fn run_on(database: &Database, command: &Command, output: &Output) -> Resu
             end_instances::run(Ending::Terminate, args, database, output).await
         }
         Command::Delete(args) => bulk::run(Verb::Delete, args, database, output).await,
+        Command::Repair(args) => bulk::run(Verb::Repair, args, database, output).await,
         Command::Queues(args) => queues::run(args, database, output).await,
         Command::Workers => workers::run(database, output).await,
         Command::Collect(args) => collect::run(args, database, output).await,

@@ -1,4 +1,4 @@
-//! The commands `retry`, `terminate`, `delete` and `collect`.
+//! The commands `retry`, `repair`, `terminate`, `delete` and `collect`.
 
 use crate::support::{LONG, Ran, Site, on_both_databases};
 use outlast::store::Target;
@@ -9,6 +9,7 @@ on_both_databases!(
     a_command_on_one_named_instance_does_not_ask,
     a_command_on_many_instances_needs_a_confirmation,
     a_command_reads_ids_from_stdin,
+    repair_wakes_only_an_instance_that_nothing_would_wake,
     a_filter_selects_only_instances_that_the_command_applies_to,
     a_refused_command_gives_its_reason_and_exit_code,
     collect_deletes_instances_that_ended_before_the_given_age,
@@ -41,6 +42,36 @@ async fn a_command_on_one_named_instance_does_not_ask(site: &Site) {
     );
     assert_eq!(site.run(["delete", &id]).succeeds().line(), "1 deleted");
     site.run(["get", &id]).ends_with(3);
+}
+
+async fn repair_wakes_only_an_instance_that_nothing_would_wake(site: &Site) {
+    let (id, sound) = (site.lost().await.to_string(), insert(site, 1).remove(0));
+    let shown = site.run(["get", &id]).succeeds().out();
+    assert!(
+        shown.contains(&format!("run `outlast repair {id}`")),
+        "{shown}"
+    );
+    assert!(shown.contains("repair_needed"), "{shown}");
+    let json = &site.run(["get", &id, "-o", "json"]).json_lines()[0];
+    assert_eq!(json["instance"]["liveness"], "repair_needed");
+    let found = site.run(["doctor", "-o", "ids"]).out();
+    assert!(found.lines().any(|it| it == "repairs"), "{found}");
+    let repaired = site.run(["repair", &id, "--by", "ada"]).succeeds();
+    assert_eq!(repaired.line(), "1 repaired");
+    let why = "an awaited child has ended without waking it";
+    assert!(repaired.err().contains(why), "{}", repaired.err());
+    let again = site
+        .run(["repair", "--all", "--yes", "-o", "json"])
+        .succeeds();
+    let expected = json!({"changed": 0, "not_needed": 2, "refused": 0, "not_found": 0});
+    assert_eq!(again.json_lines(), [expected]);
+    assert_eq!(
+        site.run(["repair", &sound]).succeeds().line(),
+        "0 repaired, 1 without need"
+    );
+    site.run(["repair", "999999"]).ends_with(3);
+    site.run(["repair", "--status", "done", "--yes"])
+        .ends_with(2);
 }
 
 async fn a_command_on_many_instances_needs_a_confirmation(site: &Site) {

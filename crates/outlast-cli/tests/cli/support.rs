@@ -2,7 +2,10 @@
 
 use outlast::machine::{FanOut, fail_with, wait_for_named};
 use outlast::prelude::*;
-use outlast::store::{ClosePolicy, Inspect, Instance, Store};
+use outlast::store::{
+    ChildRange, ClaimRequest, ClosePolicy, Commit, Flowing, Inspect, Instance, JoinSet, JoinSets,
+    Json, MachineVersion, NewInstance, NewWorker, Park, Store,
+};
 use outlast::{Client, Fails, History, InstanceId, Outcome, Postgres, Sqlite};
 use outlast_testbed::shared::{drop_schema, unique_schema, url};
 use serde_json::Value;
@@ -109,6 +112,25 @@ impl Site {
         stdin.write_all(input.as_bytes()).unwrap();
         drop(stdin);
         Ran(child.wait_with_output().unwrap())
+    }
+
+    /// Makes an instance that nothing would wake.
+    pub(crate) async fn lost(&self) -> InstanceId {
+        match self.is_postgres {
+            true => {
+                let options = Postgres::options(&self.database).unwrap();
+                let store = options.schema(&self.schema).connect().await.unwrap();
+                let id = lost(&store).await;
+                store.close().await;
+                id
+            }
+            false => {
+                let store = Sqlite::open(&self.database).unwrap();
+                let id = lost(&store).await;
+                store.close().await;
+                id
+            }
+        }
     }
 
     /// Starts an engine in the process of the test.
@@ -483,4 +505,44 @@ impl Ran {
         assert_eq!(lines.len(), 1, "{}", self.out());
         lines.remove(0)
     }
+}
+
+/// Makes an instance that nothing would wake: it waits for a child that it has not started.
+pub(crate) async fn lost(store: &impl Store) -> InstanceId {
+    let worker = NewWorker {
+        name: "loser".into(),
+        host: "here".into(),
+        version: "1".into(),
+        queues: vec!["lost".into()],
+        machines: Vec::new(),
+        lease: LONG,
+    };
+    let worker = store.register(worker).await.unwrap();
+    let row = NewInstance::new("lost", "run", Json::null()).queue("lost");
+    store.insert(vec![row], None).await.unwrap();
+    let request = ClaimRequest {
+        worker,
+        queue: "lost".into(),
+        machines: [MachineVersion::new("lost", 1)].into(),
+        max: 1,
+    };
+    let claim = store.claim(request).await.unwrap().claims.remove(0);
+    let set = JoinSet {
+        ranges: vec![ChildRange::whole(1)],
+        children: Vec::new(),
+        count: 1,
+    };
+    let park = Park {
+        join_sets: Some(JoinSets::one(set)),
+        ..Park::default()
+    };
+    let waits = outlast::store::Outcome::Flow {
+        children: Vec::new(),
+        window: None,
+        then: Flowing::Park(park),
+    };
+    let commits = vec![Commit::of(&claim, waits)];
+    store.commit(commits.into()).await.unwrap();
+    store.deregister(worker).await.unwrap();
+    claim.id
 }

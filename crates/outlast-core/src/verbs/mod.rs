@@ -12,6 +12,6 @@ pub(crate) mod insert;
 pub(crate) mod lease;
 pub(crate) mod operate;
 pub(crate) mod reap;
-pub(crate) mod reconcile;
+pub(crate) mod repair;
 pub(crate) mod run_stats;
 pub(crate) mod time_out;

@@ -76,6 +76,8 @@ pub enum Verb {
     Resume,
     /// A finished instance was deleted.
     Delete,
+    /// An instance that nothing would have woken was repaired.
+    Repair,
 }
 
 impl Verb {
@@ -88,6 +90,7 @@ impl Verb {
             Verb::Pause => "pause",
             Verb::Resume => "resume",
             Verb::Delete => "delete",
+            Verb::Repair => "repair",
         }
     }
 }
@@ -109,6 +112,7 @@ impl FromStr for Verb {
             Verb::Pause,
             Verb::Resume,
             Verb::Delete,
+            Verb::Repair,
         ]
         .into_iter()
         .find(|verb| verb.as_str() == word)

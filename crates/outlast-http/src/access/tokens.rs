@@ -22,7 +22,7 @@ pub enum Role {
     Read,
     /// May start instances and send signals.
     Signal,
-    /// May retry, cancel, terminate, delete, pause and resume.
+    /// May retry, repair, cancel, terminate, delete, pause and resume.
     Operate,
     /// May do everything.
     Admin,

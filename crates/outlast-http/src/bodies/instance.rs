@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 /// Characters of an error in a list; the instance itself has the full text.
 const ERROR_IN_LISTS: usize = 300;
 
-/// An instance. Lists leave out `state`, `result`, `waiting`, `flow` and `origin`, and cut
-/// `last_error` and the reason of a cancel.
+/// An instance. Lists leave out `state`, `result`, `waiting`, `liveness`, `flow` and `origin`, and
+/// cut `last_error` and the reason of a cancel.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Instance)]
 pub(crate) struct InstanceBody {
@@ -102,6 +102,11 @@ pub(crate) struct InstanceBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub(crate) waiting: Option<String>,
+    /// What the instance does or waits for, in one word. `repair_needed`: nothing would ever wake
+    /// it, and `POST /v1/instances/{id}/repair` does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<LivenessWord>, required = false)]
+    pub(crate) liveness: Option<&'static str>,
     /// What a workflow waits for, by call; absent for machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -120,6 +125,21 @@ pub(crate) struct ParentBody {
     pub(crate) id: String,
     /// The parent's fan-out, from 1.
     pub(crate) round: i32,
+}
+
+/// What an instance does or waits for.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Liveness, rename_all = "snake_case")]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) enum LivenessWord {
+    Queued,
+    Running,
+    WaitingForSignal,
+    WaitingForTime,
+    WaitingForChild,
+    /// Nothing would ever wake it.
+    RepairNeeded,
+    Ended,
 }
 
 /// The status of an instance.
@@ -244,6 +264,7 @@ impl InstanceBody {
             state: Some(state),
             result: Some(result),
             waiting: None,
+            liveness: None,
             flow: None,
             origin: None,
         }

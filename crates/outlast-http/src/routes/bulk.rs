@@ -11,7 +11,8 @@ use crate::requests::query::FilterParams;
 use axum::Json;
 use axum::extract::State;
 use outlast_core::{
-    CancelAnswer, DeleteAnswer, Filter, InstanceId, Note, RetryAnswer, Status, TerminateAnswer,
+    CancelAnswer, DeleteAnswer, Filter, InstanceId, Note, RepairAnswer, RetryAnswer, Status,
+    TerminateAnswer,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -42,8 +43,8 @@ pub(crate) struct BulkAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     matched: Option<u64>,
-    /// Matched instances that were changed. The others changed meanwhile or were already asked to
-    /// cancel. Absent in a dry run.
+    /// Matched instances that were changed. The others changed meanwhile, were already asked to
+    /// cancel, or need no repair. Absent in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     changed: Option<u64>,
@@ -65,6 +66,7 @@ enum BulkVerb {
     Cancel,
     Terminate,
     Delete,
+    Repair,
 }
 
 impl BulkVerb {
@@ -74,9 +76,12 @@ impl BulkVerb {
             "cancel" => Ok(BulkVerb::Cancel),
             "terminate" => Ok(BulkVerb::Terminate),
             "delete" => Ok(BulkVerb::Delete),
+            "repair" => Ok(BulkVerb::Repair),
             other => Err(Problem::new(
                 Code::NotFound,
-                format!("unknown operation {other:?}; use retry, cancel, terminate or delete"),
+                format!(
+                    "unknown operation {other:?}; use retry, cancel, terminate, delete or repair"
+                ),
             )),
         }
     }
@@ -87,6 +92,7 @@ impl BulkVerb {
             BulkVerb::Retry => matches!(status, Status::Failed | Status::Cancelled),
             BulkVerb::Cancel | BulkVerb::Terminate => !status.is_terminal(),
             BulkVerb::Delete => status.is_terminal(),
+            BulkVerb::Repair => status.is_parked() || status == Status::Runnable,
         }
     }
 
@@ -96,20 +102,20 @@ impl BulkVerb {
         let all = Status::ALL.into_iter();
         match self {
             BulkVerb::Retry => vec![Status::Failed],
-            BulkVerb::Cancel | BulkVerb::Terminate | BulkVerb::Delete => {
+            BulkVerb::Cancel | BulkVerb::Terminate | BulkVerb::Delete | BulkVerb::Repair => {
                 all.filter(|status| self.is_for(*status)).collect()
             }
         }
     }
 }
 
-/// Retries, cancels, terminates or deletes the instances that match a filter.
+/// Retries, cancels, terminates, deletes or repairs the instances that match a filter.
 ///
 /// One request handles at most 500. The caller continues with `next`. With `dry_run` it only
 /// counts.
 #[utoipa::path(
     post, path = "/v1/bulk/{verb}", tag = "operations", operation_id = "bulk",
-    params(("verb" = String, Path, description = "retry, cancel, terminate or delete")), request_body = BulkBody,
+    params(("verb" = String, Path, description = "retry, cancel, terminate, delete or repair")), request_body = BulkBody,
     responses((status = 200, description = "The number of instances that were changed, or would be.", body = BulkAnswer), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
 )]
 pub(crate) async fn bulk(
@@ -213,6 +219,11 @@ async fn apply(
         BulkVerb::Delete => {
             let answers = api.admin().delete_all(ids, note).await?;
             let is_changed = |answer: &&DeleteAnswer| matches!(answer, DeleteAnswer::Deleted);
+            answers.iter().filter(is_changed).count()
+        }
+        BulkVerb::Repair => {
+            let answers = api.admin().repair_all(ids, note).await?;
+            let is_changed = |answer: &&RepairAnswer| matches!(answer, RepairAnswer::Repaired(_));
             answers.iter().filter(is_changed).count()
         }
     })

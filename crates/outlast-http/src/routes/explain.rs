@@ -1,18 +1,19 @@
-//! The sentence that says what an instance waits for.
+//! The sentence that says what an instance waits for, and its liveness.
 
 use crate::access::tokens::TokenScope;
 use crate::api::Api;
 use crate::problem::Problem;
+use outlast::client::Explanation;
 use outlast::workflow::Waits;
 use outlast_core::Instance;
 
-/// Returns the sentence, reduced to what a token with this scope may see.
-pub(crate) async fn sentence(
+/// Returns sentence and liveness, reduced to what a token with this scope may see.
+pub(crate) async fn explanation(
     api: &Api,
     scope: &TokenScope,
     instance: &Instance,
     waits: Option<Waits>,
-) -> Result<String, Problem> {
+) -> Result<Explanation, Problem> {
     if scope.is_everything() || instance.partition_key.is_none() {
         return Ok(api.admin().explain_with(instance, waits).await?);
     }

@@ -1,6 +1,6 @@
 //! Routes that list, count and read instances.
 
-use super::explain::sentence;
+use super::explain::explanation;
 use crate::access::scoped_queries::PageRequest;
 use crate::access::tokens::TokenScope;
 use crate::api::Api;
@@ -113,7 +113,7 @@ pub(crate) async fn holder(
     Ok(Json(whole(&api, &caller.scope, instance).await?))
 }
 
-/// Returns an instance with all its fields and the sentence about its wait.
+/// Returns an instance with all its fields, the sentence about its wait, and its liveness.
 pub(crate) async fn whole(
     api: &Api,
     scope: &TokenScope,
@@ -123,10 +123,11 @@ pub(crate) async fn whole(
         true => Some(api.admin().waits(&instance).await?),
         false => None,
     };
-    let waiting = sentence(api, scope, &instance, waits.clone()).await?;
+    let explained = explanation(api, scope, &instance, waits.clone()).await?;
     let origin = origin(api, scope, &instance).await?;
     let mut body = InstanceBody::whole(instance);
-    body.waiting = Some(waiting);
+    body.waiting = Some(explained.sentence);
+    body.liveness = Some(explained.liveness.as_str());
     body.flow = waits.map(FlowBody::from);
     body.origin = origin.map(OriginBody::from);
     Ok(body)

@@ -1,4 +1,4 @@
-//! Routes that retry and delete one instance, and its log of operations. `end_instances` has
+//! Routes that retry, repair and delete one instance, and its log of operations. `end_instances` has
 //! cancel and terminate.
 
 use crate::access::tokens::Caller;
@@ -8,7 +8,9 @@ use crate::problem::{Code, Problem, ProblemBody};
 use crate::requests::extract::{Id, MayOperate, MayRead, OptionalBody, Query};
 use axum::Json;
 use axum::extract::State;
-use outlast_core::{DeleteAnswer, Note, Operation, RetryAnswer, Status, Verb};
+use outlast_core::{
+    DeleteAnswer, Note, Operation, RepairAnswer, RepairNeed, RetryAnswer, Status, Verb,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -53,12 +55,12 @@ pub(crate) struct OperationBody {
     /// Ids ascend.
     #[schema(example = "42")]
     id: String,
-    /// `cancel`, `terminate`, `retry`, `pause`, `resume` or `delete`.
+    /// `cancel`, `terminate`, `retry`, `pause`, `resume`, `delete` or `repair`.
     #[schema(value_type = String)]
     verb: Verb,
     instance: Option<String>,
     queue: Option<String>,
-    /// The name of the token, or `parent`.
+    /// The name of the token, `parent`, or `reconciler` for repairs by an engine.
     by: String,
     reason: Option<String>,
     /// The instance whose end, join or tree caused the operation.
@@ -100,6 +102,40 @@ pub(crate) async fn retry(
         }
         RetryAnswer::NotFound => Err(Problem::no_instance(id)),
     }
+}
+
+/// The effect of a repair.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = RepairResult)]
+pub(crate) struct RepairBody {
+    /// `repaired`, or `not_needed`: then nothing was changed.
+    answer: &'static str,
+    /// What was wrong: `signal_arrived`, `nothing_awaited`, `children_miscounted`,
+    /// `children_finished`, `key_is_free` or `place_is_free`; null if nothing was.
+    #[schema(value_type = Option<String>)]
+    need: Option<RepairNeed>,
+}
+
+/// Repairs an instance that nothing would ever wake. Any other instance stays as it is.
+#[utoipa::path(
+    post, path = "/v1/instances/{id}/repair", tag = "operations", operation_id = "repair_instance",
+    params(("id" = String, Path)), request_body = Option<ReasonBody>,
+    responses((status = 200, description = "The instance needs no repair now.", body = RepairBody), (status = "default", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn repair(
+    State(api): State<Arc<Api>>,
+    MayOperate(caller): MayOperate,
+    Id(id): Id,
+    OptionalBody(body): OptionalBody<ReasonBody>,
+) -> Result<Json<RepairBody>, Problem> {
+    api.instance(&caller.scope, id).await?;
+    let note = note(&caller, body.reason);
+    let (answer, need) = match api.admin().repair(id, note).await? {
+        RepairAnswer::Repaired(need) => ("repaired", Some(need)),
+        RepairAnswer::NotNeeded(_) => ("not_needed", None),
+        RepairAnswer::NotFound => return Err(Problem::no_instance(id)),
+    };
+    Ok(Json(RepairBody { answer, need }))
 }
 
 /// Deletes a finished instance.

@@ -77,6 +77,7 @@ fn quick() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(family::tree))
         .routes(routes!(operate::operations))
         .routes(routes!(operate::retry))
+        .routes(routes!(operate::repair))
         .routes(routes!(end_instances::cancel))
         .routes(routes!(end_instances::terminate))
         .routes(routes!(end_instances::cancel_by_key))

@@ -2,8 +2,8 @@
 
 use crate::Visit;
 use crate::stage::{Setting, Stage, admin};
-use outlast::Status;
-use outlast::store::{Filter, ListRequest};
+use outlast::store::{Filter, ListRequest, Verb};
+use outlast::{Roles, Status};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -35,6 +35,54 @@ async fn a_signal_sent_by_clicking_finishes_an_instance() {
     page.until_text("[data-json=result]", "order 1 is on its way")
         .await;
     stage.reaches(id, Status::Done).await;
+    visit.end().await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_needs_a_repair_has_a_button_for_it() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    // An engine with maintenance would repair it first.
+    let roles = Some(Roles::WORKER);
+    let stage = Stage::sqlite(Setting {
+        roles,
+        ..Setting::default()
+    });
+    let stage = stage.await;
+    let id = stage.checkout(1).await;
+    stage.reaches(id, Status::AwaitingSignal).await;
+    let page = &visit.page;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until_text("[data-waiting]", "waits for signal").await;
+    let buttons = "document.querySelectorAll('[data-repair]').length";
+    assert_eq!(page.value(buttons).await, 0, "it needs no repair");
+
+    let lost = "update instances set awaits = '[]', await_deadline = null where id = ";
+    stage.edit(&format!("{lost}{id}"));
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until_text(
+        "[data-waiting]",
+        "needs a repair: it is parked and waits for nothing",
+    )
+    .await;
+    page.click("[data-repair]").await;
+    page.until(
+        "document.querySelector('dialog[open] [name=reason]')",
+        "the question",
+    )
+    .await;
+    page.click("dialog[open] [name=reason]").await;
+    page.write("the row was edited").await;
+    page.click("dialog[open] button[type=submit]").await;
+    page.until("!document.querySelector('[data-repair]')", "the repair")
+        .await;
+    let operations = stage.client.admin().operations(Some(id)).await.unwrap();
+    assert_eq!(operations.len(), 1);
+    assert_eq!(operations[0].verb, Verb::Repair);
+    let reason = "it is parked and waits for nothing: the row was edited";
+    assert_eq!(operations[0].reason.as_deref(), Some(reason));
     visit.end().await;
     stage.end().await;
 }

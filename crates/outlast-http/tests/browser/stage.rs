@@ -12,7 +12,7 @@ use axum::Router;
 use outlast::engine::EngineBuilder;
 use outlast::prelude::*;
 use outlast::store::{ClosePolicy, RunStats, Store};
-use outlast::{Client, Durable, InstanceId, New, Note, Postgres, Sqlite, Status};
+use outlast::{Client, Durable, InstanceId, New, Note, Postgres, Roles, Sqlite, Status};
 use outlast_http::{Role, Settings, Token};
 use outlast_testbed::shared::{drop_schema, unique_schema, url};
 use std::net::{SocketAddr, TcpListener};
@@ -47,6 +47,8 @@ pub(crate) struct Setting {
     pub(crate) token: Option<Token>,
     /// Run stats that are stored before the engine starts.
     pub(crate) history: Option<RunStats>,
+    /// The roles of the engine. Default: all.
+    pub(crate) roles: Option<Roles>,
 }
 
 impl Stage {
@@ -93,6 +95,7 @@ impl Stage {
         };
         let engine = engine
             .name("shop-1")
+            .roles(setting.roles.unwrap_or(Roles::ALL))
             .register(Checkout)
             .register(OldCheckout)
             .register(Fulfilment)
@@ -135,6 +138,14 @@ impl Stage {
             folder: None,
             schema: None,
         }
+    }
+
+    /// Edits the database of a stage on SQLite by hand.
+    pub(crate) fn edit(&self, sql: &str) {
+        let folder = self.folder.as_ref().expect("the stage has a file");
+        let database = rusqlite::Connection::open(folder.path().join("stage.db"));
+        let edited = database.expect("the file can be opened").execute(sql, []);
+        assert_eq!(edited.expect("the row can be edited"), 1, "{sql}");
     }
 
     /// Stops the server and closes every connection. The engine keeps running.

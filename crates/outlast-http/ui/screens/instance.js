@@ -125,6 +125,7 @@ export function screen({ parts: [id], query, signal, draw }) {
     return h('div', { class: 'actions' },
       (family?.rounds?.length > 0 || instance.parent) && h('a', { class: 'button', href: href(`instances/${id}/family`) }, 'Family'),
       (instance.status === 'failed' || instance.status === 'cancelled') && h('button', { onclick: () => operate('retry', { title: `Retry instance ${id}?`, text: `It runs step ${instance.step} again with its current state.`, action: 'Retry', done: `Instance ${id} is runnable again.` }) }, 'Retry'),
+      instance.liveness === 'repair_needed' && h('button', { 'data-repair': true, title: 'Nothing would ever wake it', onclick: () => operate('repair', { title: `Repair instance ${id}?`, text: `It ${instance.waiting}.`, action: 'Repair', done: `Instance ${id} is repaired.` }) }, 'Repair'),
       !ended && !instance.cancel && h('button', { class: 'danger', title: 'Ask the machine to cancel; it decides how', onclick: () => finish('cancel') }, 'Cancel'),
       !ended && h('button', { class: 'danger', title: 'End it immediately', onclick: () => finish('terminate') }, 'Terminate'),
       ended && h('button', { class: 'danger', onclick: destroy }, 'Delete'));
@@ -133,6 +134,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   function facts() {
     const it = instance;
     const rows = [
+      it.liveness && ['Liveness', words(it.liveness)],
       !isFlow(it) && ['Step', it.step], isFlow(it) && ['Run', whole(it.run)], isFlow(it) && ['Events', whole(it.events)], !isFlow(it) && ['History', hasHistory(it) ? plural(it.events, 'transition') : 'not recorded'], ['Attempt', whole(it.attempt)], ['Crashes', whole(it.crashes)],
       ['Queue', h('a', { href: href('instances', { queue: it.queue }) }, it.queue)], ['Priority', it.priority], ['Revision', whole(it.revision)],
       it.key !== null && ['Key', it.key], it.partition_key !== null && ['Partition key', h('a', { href: href('instances', it.partition_key_hex ? { partition_key_hex: it.partition_key_hex } : { partition_key: it.partition_key }) }, it.partition_key)],

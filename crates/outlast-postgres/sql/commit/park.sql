@@ -71,6 +71,9 @@ update outlast.instances i
        crashes = 0,
        locked_by = null,
        awaits = d.names,
+       -- The signals that a wait keeps do not wake it; repair/find.sql asks for later ones.
+       latest_signal = case when cardinality(d.received) > 0
+                            then (select max(r.id) from unnest(d.received) as r (id)) end,
        await_deadline = case when d.status <> 'runnable' then k.now + d.timeout_us * interval '1 microsecond' end,
        cancel_answered = i.cancel_answered or d.answers and i.cancel_requested_at is not null,
        round = case when d.fans_out then i.round + 1 else i.round end,

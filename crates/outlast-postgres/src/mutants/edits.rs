@@ -60,7 +60,15 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
         "where e.round = p.round", ""),
     ("dropped-children-vanish", "commit/report_dropped", "= d.children", "= null"),
     ("retried-child-is-not-counted", "operate/rejoin", "+ r.children", "+ 0"),
-    ("reconciler-repairs-no-join", "reconcile/joins", "and p.status = 'awaiting_children'", "and false"),
+    ("repair-overlooks-a-join", "repair/find", "when g.status = 'awaiting_children' then", "when false then"),
+
+    // Repairs that find too little or too much.
+    ("repair-overlooks-a-signal", "repair/find", "s.target_id = g.id and s.name", "false and s.target_id = g.id and s.name"),
+    ("repair-takes-a-kept-signal", "commit/park", "when cardinality(d.received) > 0", "when false"),
+    ("repair-overlooks-a-failed-child", "repair/find", " or k.bad > 0", ""),
+    ("repair-takes-an-earlier-failure", "repair/find",
+        "count(*) filter (where n.finished_at > g.eligible_at\n                                                           and n.status <> 'done') as bad",
+        "count(*) filter (where n.status in ('failed', 'cancelled')) as bad"),
 
     // Defect 7: locks in the caller's order, and maintenance that waits for locks.
     ("rows-in-the-order-given", "commit/lock", "order by c.id", ""),

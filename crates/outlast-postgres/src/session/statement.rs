@@ -86,10 +86,12 @@ statements! {
     TIME_OUT_NEXT = "time_out/next";
     COLLECT = "collect/collect";
     COLLECT_OPERATIONS = "collect/collect_operations";
-    RECONCILE_PAGE = "reconcile/page";
-    RECONCILE_JOINS = "reconcile/joins";
-    RECONCILE_HOLDS = "reconcile/holds";
-    RECONCILE_WINDOWS = "reconcile/windows";
+    REPAIR_PAGE = "repair/page";
+    REPAIR_NEWEST = "repair/newest";
+    REPAIR_FIND = "repair/find";
+    REPAIR_WAKE = "repair/wake";
+    REPAIR_COUNT_AGAIN = "repair/count_again";
+    REPAIR_FREE = "repair/free";
     RUN_STATS_RUNS = "run_stats/runs";
     RUN_STATS_DELAYS = "run_stats/delays";
     RUN_STATS_FORGET_RUNS = "run_stats/forget_runs";
@@ -137,6 +139,7 @@ statements! {
     DOCTOR_TABLE = "doctor/table";
     DOCTOR_LEASES = "doctor/leases";
     DOCTOR_TIMERS = "doctor/timers";
+    DOCTOR_TIMEOUTS = "doctor/timeouts";
     DOCTOR_TIMES = "doctor/times";
     DOCTOR_RIGHTS = "doctor/rights";
     DOCTOR_SCHEMA = "doctor/schema";

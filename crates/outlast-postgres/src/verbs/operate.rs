@@ -308,17 +308,19 @@ async fn switch(
         .await
 }
 
-fn check(operation: &'static str, ids: &[InstanceId], note: &Note) -> Result<(), Error> {
+pub(super) fn check(operation: &'static str, ids: &[InstanceId], note: &Note) -> Result<(), Error> {
     note.check().map_err(|invalid| invalid.during(operation))?;
     limits::check_batch(operation, ids.len(), BATCH_MAX)
         .map_err(|invalid| invalid.during(operation))
 }
 
-fn locking(ids: &[InstanceId]) -> Call<'static> {
+pub(super) fn locking(ids: &[InstanceId]) -> Call<'static> {
     statement::OPERATE_LOCK.with([value(ids.iter().map(|id| id.0).collect::<Vec<i64>>())])
 }
 
-fn found(answers: Vec<Vec<Row>>) -> Result<BTreeMap<InstanceId, LockedInstance>, Failure> {
+pub(super) fn found(
+    answers: Vec<Vec<Row>>,
+) -> Result<BTreeMap<InstanceId, LockedInstance>, Failure> {
     found_in(&answers[0])
 }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use outlast_core::{
     Answer, CascadeRequest, Claim, Delivery, Error, ErrorKind, Extent, Filter, Heartbeat, Inspect,
-    InstanceId, Join, Json, ListRequest, NewSignal, Note, Outcome, ReapRequest, ReconcileRequest,
+    InstanceId, Join, Json, ListRequest, NewSignal, Note, Outcome, ReapRequest, RepairScope,
     Status, Store, Target, Timestamp, WorkerId, WriteCheck,
 };
 use outlast_postgres::{Conductor, Options, Postgres};
@@ -492,10 +492,6 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         retention: Duration::ZERO,
         max: 1,
     };
-    let reconcile = ReconcileRequest {
-        after: None,
-        max: 1,
-    };
     let release = outlast_core::Release {
         claim: claim.reference(),
         pause: Duration::ZERO,
@@ -523,7 +519,8 @@ async fn assert_closed(store: &Postgres, claim: &Claim) {
         store.reap(reap).await.err(),
         store.fire(1).await.err(),
         store.collect(collect).await.err(),
-        store.reconcile(reconcile).await.err(),
+        store.repair(vec![id], note()).await.err(),
+        store.needing_repair(RepairScope::Ids(vec![id])).await.err(),
         store.cancel(vec![id], Extent::One, note()).await.err(),
         store.terminate(vec![id], Extent::One, note()).await.err(),
         store.cascade(CascadeRequest { max: 1 }).await.err(),

@@ -5,8 +5,9 @@ use outlast_core::{
     Answer, CancelAnswer, CascadeRequest, ChildRange, Claim, ClaimOffer, ClaimRef, ClaimRequest,
     ClosePolicy, CollectRequest, Commit, Delivery, Due, Error, EventKind, Extent, Flowing, Inspect,
     InstanceId, Join, JoinSet, JoinSets, Joined, Json, MachineVersion, NewEvent, NewReply,
-    NewSignal, Note, Outcome, Proceed, ReapRequest, Release, ReleaseAnswer, ReplyKind, Result,
-    RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store, TerminateAnswer, Until,
+    NewSignal, Note, Outcome, Proceed, ReapRequest, Release, ReleaseAnswer, RepairAnswer,
+    ReplyKind, Result, RetryAnswer, Revision, SignalId, SignalOrInsert, Status, Store,
+    TerminateAnswer, Until,
 };
 use outlast_postgres::Postgres;
 use std::fmt;
@@ -41,6 +42,8 @@ pub(crate) enum Act {
     /// Runs cascades for up to this many children.
     Cascade(usize),
     Retry(usize),
+    /// Repairs these instances. Only a start with a lost wake-up has one that needs it.
+    Repair(Vec<usize>),
     Claim,
     /// Commits `done` for the instances that the session has claimed.
     CommitClaimed,
@@ -181,6 +184,7 @@ impl Act {
             Act::Cascade(max) => cascade(store, *max).await,
             Act::Terminate(places) => terminate(store, stage.ids(places)).await,
             Act::Retry(place) => retry(store, stage.cast[*place].id).await,
+            Act::Repair(places) => repair(store, stage, stage.ids(places)).await,
             Act::Claim => claim(store, stage, carried).await,
             Act::Collect => collect(store).await,
             Act::Deregister => store.deregister(stage.worker).await.map(|()| Vec::new()),
@@ -595,6 +599,21 @@ async fn retry(store: &Postgres, id: InstanceId) -> Result<Vec<Effect>> {
     }])
 }
 
+/// Repairs instances. An instance that something wakes must stay as it is.
+async fn repair(store: &Postgres, stage: &Stage, ids: Vec<InstanceId>) -> Result<Vec<Effect>> {
+    let note = Note::by("somebody");
+    let repaired = store.repair(ids.clone(), note).await?;
+    let answers = ids.into_iter().zip(repaired.answers);
+    Ok(answers
+        .map(|(id, answer)| match answer {
+            RepairAnswer::Repaired(_) if stage.is_lost => became(id, Status::Runnable),
+            RepairAnswer::Repaired(need) => Effect::Refused(format!("{id} was repaired: {need}")),
+            RepairAnswer::NotNeeded(_) => Effect::Nothing("no repair"),
+            RepairAnswer::NotFound => Effect::Nothing("not found"),
+        })
+        .collect())
+}
+
 async fn claim(store: &Postgres, stage: &Stage, carried: &mut Vec<Claim>) -> Result<Vec<Effect>> {
     // A worker with an expired lease claims nothing.
     let claims = match store.claim(request(stage, 10)).await {
@@ -681,6 +700,7 @@ impl fmt::Display for Act {
             Act::Cascade(_) => f.write_str("cascade"),
             Act::Terminate(places) => write!(f, "terminate {places:?}"),
             Act::Retry(place) => write!(f, "retry {place}"),
+            Act::Repair(places) => write!(f, "repair {places:?}"),
             Act::Claim => f.write_str("claim"),
             Act::CommitClaimed => f.write_str("end the claimed"),
             Act::Collect => f.write_str("collect"),

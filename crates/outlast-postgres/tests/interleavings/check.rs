@@ -5,7 +5,8 @@ use super::scheduler::{Scenario, Schedule};
 use super::stage::Stage;
 use super::world::{Row, World, Written};
 use outlast_core::{
-    CascadeRequest, Claim, InstanceId, Json, NewSignal, ReapRequest, SignalId, Status, Store, Until,
+    CascadeRequest, Claim, Inspect, InstanceId, Json, NewSignal, ReapRequest, RepairNeed,
+    RepairScope, SignalId, Status, Store, Until,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -40,6 +41,7 @@ impl Verdicts {
             return known.clone();
         }
         let mut violations = world.violations(&stage.received).await;
+        violations.extend(needless_repairs(world).await);
         let history = world.history().await;
         if schedule.deadlocked && !scenario.may_deadlock {
             violations.push("a deadlock".into());
@@ -60,6 +62,18 @@ impl Verdicts {
         self.0.insert(ending, violations.clone());
         violations
     }
+}
+
+/// No instance needs a repair: nothing that the verbs leave behind is taken for lost.
+async fn needless_repairs(world: &World) -> Vec<String> {
+    let scope = RepairScope::Page {
+        after: None,
+        max: 100,
+    };
+    let needing = world.store.needing_repair(scope).await;
+    let needing = needing.expect("the instances can be checked").found;
+    let violation = |(id, need): (InstanceId, RepairNeed)| format!("I2: {id} is lost: {need}");
+    needing.into_iter().map(violation).collect()
 }
 
 /// I3, I4: revisions grow by one, and each status may become the next one.

@@ -363,8 +363,10 @@ impl Players {
         self.places[session] = match arrival {
             Arrival::Before(statement) => Place::Ready(statement),
             Arrival::Again(statement) => {
-                // Claims also begin again if another one took their partition key first (I8).
-                self.deadlocked |= statement != "lease/hold" && statement != "claim/claim";
+                // Claims also begin again if another one took their partition key first (I8), and
+                // a repair looks again under its lock.
+                let begins_anew = ["lease/hold", "claim/claim", "repair/find"];
+                self.deadlocked |= !begins_anew.contains(&statement);
                 Place::Ready(statement)
             }
             Arrival::Finished(effects) => Place::Finished(effects),

@@ -1,4 +1,4 @@
-//! The states that schedules start from. The store's own verbs make all of them.
+//! The states that schedules start from. The store's own verbs make all of them but `Lost`.
 
 use super::act::{Decision, request};
 use super::world::World;
@@ -32,6 +32,8 @@ pub(crate) enum Start {
     Asked,
     /// One instance waits for `go`, and its deadline has come. The claim that parked it is known.
     Parked,
+    /// As `Parked`, but `go` is in its inbox: somebody has edited the row, and the wake-up is lost.
+    Lost,
     /// One instance is in its queue.
     Runnable,
     /// There are no instances, so the correlation key is free.
@@ -93,6 +95,8 @@ pub(crate) struct Stage {
     pub(crate) for_ever: bool,
     /// Whether the first instance is a workflow.
     pub(crate) is_workflow: bool,
+    /// Whether the wake-up of the first instance is lost.
+    pub(crate) is_lost: bool,
 }
 
 impl Stage {
@@ -108,6 +112,7 @@ impl Start {
             Start::Executing
             | Start::Asked
             | Start::Parked
+            | Start::Lost
             | Start::Runnable
             | Start::Unheld
             | Start::HolderExecuting
@@ -191,6 +196,7 @@ impl Start {
             Start::Executing
             | Start::Asked
             | Start::Parked
+            | Start::Lost
             | Start::Runnable
             | Start::Unheld
             | Start::HolderExecuting
@@ -218,11 +224,19 @@ impl Start {
             worker: world.register("for a while", 30).await,
             for_ever: self == Start::HolderForEver,
             is_workflow: self.is_workflow(),
+            is_lost: self == Start::Lost,
         };
         match self {
             Start::Executing => world.executing(&mut stage, hurried(instance())).await,
             Start::Asked => world.asked(&mut stage, hurried(instance())).await,
             Start::Parked => world.parked(&mut stage, hurried(instance())).await,
+            Start::Lost => {
+                world.parked(&mut stage, hurried(instance())).await;
+                let signal = NewSignal::new(stage.cast[0].id.into(), "go", Json::null());
+                let delivered = world.store.deliver(vec![signal], None).await;
+                delivered.expect("the signal is delivered");
+                world.lose_the_wake().await;
+            }
             Start::Runnable => world.insert(&mut stage, 1, hurried(instance())).await,
             Start::Unheld => {}
             Start::HolderExecuting => world.executing(&mut stage, hurried(holder())).await,
@@ -298,6 +312,7 @@ impl Start {
             Start::Executing
             | Start::Asked
             | Start::Parked
+            | Start::Lost
             | Start::Runnable
             | Start::Unheld
             | Start::HolderExecuting

@@ -146,6 +146,12 @@ impl World {
         self.run("select outlast.clear()").await;
     }
 
+    /// Parks the instance again that a signal has woken, as if nothing had.
+    pub(crate) async fn lose_the_wake(&self) {
+        self.run("update outlast.instances set status = 'awaiting_signal'")
+            .await;
+    }
+
     /// Saves the present state, from which every schedule starts.
     pub(crate) async fn keep_start(&self) {
         self.run("select outlast.keep_start()").await;

@@ -506,29 +506,34 @@ fn maintaining(rows: usize) -> Vec<Case> {
             "bigint, bigint",
             format!("{day_us}, {rows}"),
         ),
+        case("repair/page", 1, "bigint, bigint", format!("5000, {rows}")),
+        case("repair/newest", 1, "bigint", format!("{rows}")),
         case(
-            "reconcile/page",
-            1,
-            "bigint, bigint",
-            format!("5000, {rows}"),
+            "repair/find",
+            15,
+            "bigint[], boolean",
+            format!("{}, false", bigints(table::ids(PARENT, rows))),
         ),
         case(
-            "reconcile/joins",
+            "repair/wake",
+            15,
+            "bigint[], text[]",
+            format!(
+                "{}, array_fill(null::text, array[{rows}])",
+                bigints(table::ids(PARKED, rows))
+            ),
+        ),
+        case(
+            "repair/count_again",
             15,
             "bigint[]",
             bigints(table::ids(PARENT, rows)),
         ),
         case(
-            "reconcile/holds",
+            "repair/free",
             9,
             "bigint[]",
             bigints(table::ids(table::SET_ASIDE, rows)),
-        ),
-        case(
-            "reconcile/windows",
-            8,
-            "bigint[]",
-            bigints((FIRST_HELD..).take(rows)),
         ),
     ]
 }

@@ -41,7 +41,7 @@ const MAY_BE_HOT: [&str; 7] = [
     "commit/advance_workflow",
     "commit/report_dropped",
     "operate/rejoin",
-    "reconcile/joins",
+    "repair/count_again",
 ];
 const HOT_PER_ROW: u64 = 2;
 const NOT_HOT_PER_ROW: u64 = 13;

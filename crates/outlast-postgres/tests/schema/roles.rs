@@ -7,8 +7,9 @@ use crate::support::{Database, raw, raw_to, unique_schema, url_of, value_of};
 use outlast_conformance::{Subject, Threads, suite, try_rule};
 use outlast_core::{
     Commit, Delivery, Error, ErrorKind, Extent, Filter, Inserted, Inspect, InstanceId, Json,
-    ListRequest, ManualClock, NewInstance, NewReply, NewSignal, Note, Outcome, ReplyKind, Result,
-    Scope, SignalOrInsert, Status, StepCountRequest, Store, Target, UpdateState, WriteCheck,
+    ListRequest, ManualClock, NewInstance, NewReply, NewSignal, Note, Outcome, RepairScope,
+    ReplyKind, Result, Scope, SignalOrInsert, Status, StepCountRequest, Store, Target, UpdateState,
+    WriteCheck,
 };
 use outlast_postgres::{Migrations, Options, Postgres, Roles, testing};
 use std::collections::BTreeSet;
@@ -578,6 +579,10 @@ async fn a_reader_reads_everything_and_writes_nothing() {
     assert!(reader.workers().await.unwrap().is_empty());
     assert_eq!(reader.operations(None).await.unwrap().len(), 1);
     assert_eq!(reader.rounds(id).await.unwrap(), []);
+    let scope = RepairScope::Ids(vec![id]);
+    assert_eq!(reader.needing_repair(scope).await.unwrap().found, []);
+    let note = Note::by("somebody");
+    assert!(reader.repair(vec![id], note).await.is_err());
     let everything = StepCountRequest {
         after: None,
         limit: 10,

@@ -1,7 +1,7 @@
 //! The findings of the doctor, good and bad.
 
 use crate::support::work;
-use outlast_core::{Finding, Inspect, Json, ManualClock, Outcome, Severity, Start, Store};
+use outlast_core::{Finding, Inspect, Json, ManualClock, Note, Outcome, Severity, Start, Store};
 use outlast_postgres::{Postgres, Roles};
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ async fn every_check_is_answered() {
             "index_size",
             "stuck_leases",
             "overdue_timers",
+            "overdue_timeouts",
+            "repairs",
             "times",
             "schema_version",
         ]
@@ -77,6 +79,8 @@ async fn every_check_is_answered() {
         "schema_version",
         "stuck_leases",
         "overdue_timers",
+        "overdue_timeouts",
+        "repairs",
         "times",
     ] {
         let finding = scene.found(check).await;
@@ -120,6 +124,65 @@ async fn waits_past_their_deadline_are_found() {
         overdue.found,
         "1 wait should have been woken, the first 35 s ago"
     );
+    scene.close().await;
+}
+
+#[tokio::test]
+async fn instances_past_their_whole_timeout_are_found() {
+    let scene = Scene::open().await;
+    let minute = Duration::from_secs(60);
+    for row in [
+        work::task().timeout(minute),
+        work::task().run_timeout(minute),
+        work::task(),
+    ] {
+        work::insert(&scene.store, row).await;
+    }
+    scene.clock.advance(Duration::from_secs(65));
+    let overdue = scene.found("overdue_timeouts").await;
+    assert_eq!(overdue.severity, Severity::Fine);
+    scene.clock.advance(Duration::from_secs(30));
+    let overdue = scene.found("overdue_timeouts").await;
+    assert_eq!(overdue.severity, Severity::Warning);
+    assert_eq!(
+        overdue.found,
+        "2 instances should have failed as timed out, the first 35 s ago"
+    );
+    assert_eq!(scene.store.time_out(10).await.unwrap().ended.len(), 2);
+    let overdue = scene.found("overdue_timeouts").await;
+    assert_eq!(overdue.severity, Severity::Fine);
+    scene.close().await;
+}
+
+#[tokio::test]
+async fn instances_that_need_a_repair_are_found() {
+    let scene = Scene::open().await;
+    let claim = work::running(&scene.store).await;
+    let sleep = Outcome::Wait {
+        names: Vec::new(),
+        step: "woken".into(),
+        state: Json::null(),
+        timeout: Some(Duration::from_secs(60)),
+    };
+    work::commit(&scene.store, &claim, sleep).await;
+    assert_eq!(scene.found("repairs").await.severity, Severity::Fine);
+    let schema = &scene.schema;
+    let lost = format!("update {schema}.instances set await_deadline = null");
+    crate::support::raw()
+        .await
+        .batch_execute(&lost)
+        .await
+        .unwrap();
+    let repairs = scene.found("repairs").await;
+    assert_eq!(repairs.severity, Severity::Warning);
+    let expected = format!(
+        "the first is {}: it is parked and waits for nothing",
+        claim.id
+    );
+    assert!(repairs.found.contains(&expected), "{repairs:?}");
+    let note = Note::by("ada");
+    scene.store.repair(vec![claim.id], note).await.unwrap();
+    assert_eq!(scene.found("repairs").await.severity, Severity::Fine);
     scene.close().await;
 }
 

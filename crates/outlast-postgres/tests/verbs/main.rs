@@ -1,5 +1,5 @@
 //! Verbs in situations that only PostgreSQL has: rows that cannot be read or written, the order of
-//! locks, and isolation levels. Also what the doctor and the reconciler find.
+//! locks, and isolation levels. Also what the doctor and repairs find.
 
 #![allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
@@ -7,7 +7,6 @@ mod bad_rows;
 mod examining;
 mod isolating;
 mod lock_order;
-mod reconciling;
 mod replies;
 #[path = "../support/mod.rs"]
 mod support;

@@ -397,7 +397,8 @@ fn wait(tx: &Tx<'_>, commit: &Commit, batch: &mut Batch) -> Result<Option<Status
         names,
         status.as_str(),
         deadline.map(|timeout| (tx.now + timeout).0),
-        tx.now.0
+        tx.now.0,
+        commit.received.iter().max().map(|id| id.0)
     ];
     tx.prepare(WAIT)?.execute(values)?;
     fenced.leave_for(tx, status, tx.now, &mut batch.effects.woken)

@@ -102,6 +102,7 @@ impl Client {
 /// | to | call |
 /// |---|---|
 /// | cancel, terminate, retry, delete | [`cancel`](Admin::cancel), [`terminate`](Admin::terminate), [`retry`](Admin::retry), [`delete`](Admin::delete), each also for many or a tree |
+/// | repair what nothing would wake | [`repair`](Admin::repair), [`liveness`](Admin::liveness) |
 /// | pause and resume queues | [`pause`](Admin::pause), [`resume`](Admin::resume) |
 /// | look at an instance | [`explain`](Admin::explain), [`history`](Admin::history), [`children`](Admin::children), [`signals`](Admin::signals), [`tree`](Admin::tree) |
 /// | look at the whole | [`queues`](Admin::queues), [`workers`](Admin::workers), [`count_by_step`](Admin::count_by_step), [`run_stats`](Admin::run_stats), [`doctor`](Admin::doctor) |

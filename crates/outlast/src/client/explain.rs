@@ -3,13 +3,25 @@
 use super::Admin;
 use super::sentence::{Ahead, InstanceFacts, sentence};
 use crate::workflow::{BLOCKED, Waits};
-use outlast_core::{Filter, Instance, InstanceId, ListRequest, Result, Status, Timestamp};
+use outlast_core::{
+    Filter, Instance, InstanceId, ListRequest, Liveness, RepairNeed, RepairScope, Result, Status,
+    Timestamp,
+};
 
 /// How many instances of a partition key are read to find the first. A longer line is only
 /// described as long.
 const LINE_MAX: usize = 100;
 /// How many pages are read for them: a page reads a bounded part of the table.
 const LINE_PAGES_MAX: usize = 5;
+
+/// Why an instance is where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The sentence of [`Admin::explain`], for people.
+    pub sentence: String,
+    /// What it does or waits for, and whether it needs a repair.
+    pub liveness: Liveness,
+}
 
 impl Admin<'_> {
     /// Explains what the instance waits for and until when, in one sentence.
@@ -27,15 +39,52 @@ impl Admin<'_> {
             true => Some(self.waits(instance).await?),
             false => None,
         };
-        self.explain_with(instance, waits).await
+        Ok(self.explain_with(instance, waits).await?.sentence)
     }
 
-    /// Like [`explain`](Admin::explain), with waits that the caller has read.
+    /// Like [`explain`](Admin::explain), with waits that the caller has read. Also returns the
+    /// liveness of the instance.
     ///
     /// [`waits`](Admin::waits) reads the waits of a workflow.
-    pub async fn explain_with(self, instance: &Instance, waits: Option<Waits>) -> Result<String> {
-        let around = self.around(instance).await?;
-        Ok(sentence(instance, &InstanceFacts { waits, ..around }))
+    pub async fn explain_with(
+        self,
+        instance: &Instance,
+        waits: Option<Waits>,
+    ) -> Result<Explanation> {
+        let need = self.repair_need(instance).await?;
+        let around = match need {
+            // It waits for nothing that would come, so what it waits for explains nothing.
+            Some(_) => InstanceFacts::at(self.client.store.now().await?),
+            None => self.around(instance).await?,
+        };
+        let facts = InstanceFacts {
+            waits,
+            need,
+            ..around
+        };
+        Ok(Explanation {
+            sentence: sentence(instance, &facts),
+            liveness: instance.liveness(need),
+        })
+    }
+
+    /// Returns what is wrong with an instance that nothing would ever wake; `None` when something
+    /// will wake it, or when it is not waiting.
+    ///
+    /// Reads only instances that are parked or runnable: at most the inbox and the children that
+    /// the instance waits for.
+    pub async fn repair_need(self, instance: &Instance) -> Result<Option<RepairNeed>> {
+        if !instance.status.is_parked() && instance.status != Status::Runnable {
+            return Ok(None);
+        }
+        let scope = RepairScope::Ids(vec![instance.id]);
+        let needing = self.client.store.needing_repair(scope).await?;
+        Ok(needing.found.first().map(|(_, need)| *need))
+    }
+
+    /// Returns what the instance does or waits for, in one word, and whether it needs a repair.
+    pub async fn liveness(self, instance: &Instance) -> Result<Liveness> {
+        Ok(instance.liveness(self.repair_need(instance).await?))
     }
 
     async fn around(self, instance: &Instance) -> Result<InstanceFacts> {

@@ -55,6 +55,7 @@ mod wait;
 pub use crate::definition::Address;
 pub use crate::error::RequestError;
 pub use definition::{Admin, Client};
+pub use explain::Explanation;
 pub use handle::{Handle, HistoryQuery, Outputting, Settling};
 pub use queries::Listing;
 pub use signals::{Sent, Signalling, SignallingOrStarting};

@@ -1,7 +1,9 @@
 //! Operations on instances and queues. Each is recorded with its operator and reason.
 
 use super::Admin;
-use outlast_core::{DeleteAnswer, InstanceId, Note, Result, RetryAnswer, Target};
+use outlast_core::{
+    DeleteAnswer, Hints, InstanceId, Note, RepairAnswer, Result, RetryAnswer, Target,
+};
 
 impl Admin<'_> {
     /// Restarts a failed or cancelled instance at the step where it ended.
@@ -43,6 +45,33 @@ impl Admin<'_> {
     /// Like [`delete`](Admin::delete), for many instances at once.
     pub async fn delete_all(self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>> {
         self.client.store.delete(ids, note).await
+    }
+
+    /// Repairs an instance that nothing would ever wake.
+    ///
+    /// Takes an id or `Machine::key(..)`, like [`retry`](Admin::retry). The answer says what was
+    /// wrong. An instance that needs no repair stays as it is, so a repair does no harm.
+    /// [`liveness`](Admin::liveness) says whether an instance needs one.
+    pub async fn repair(self, target: impl Into<Target>, note: Note) -> Result<RepairAnswer> {
+        let ids = self
+            .client
+            .resolve(target.into())
+            .await?
+            .into_iter()
+            .collect();
+        let answers = self.repair_all(ids, note).await?;
+        Ok(answers.into_iter().next().unwrap_or(RepairAnswer::NotFound))
+    }
+
+    /// Like [`repair`](Admin::repair), for many instances at once.
+    pub async fn repair_all(self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<RepairAnswer>> {
+        let repaired = self.client.store.repair(ids, note).await?;
+        let hints = Hints {
+            cascades: repaired.cascades,
+            ..Hints::now(repaired.woken)
+        };
+        self.client.hub.publish(&self.client.store, hints);
+        Ok(repaired.answers)
     }
 
     /// Pauses a queue on every node: no instance of it is claimed. Running steps continue.

@@ -2,8 +2,8 @@
 
 use crate::workflow::{Blocked, OpenWait, Waits, WindowWait};
 use outlast_core::{
-    Barrier, CancelRequest, Instance, InstanceId, QueueSummary, RoundSummary, Status, Timestamp,
-    Until, Worker, WorkerId, span,
+    Barrier, CancelRequest, Instance, InstanceId, QueueSummary, RepairNeed, RoundSummary, Status,
+    Timestamp, Until, Worker, WorkerId, span,
 };
 
 /// How many characters of an error a sentence quotes.
@@ -29,6 +29,8 @@ pub(super) struct InstanceFacts {
     pub(super) window: Option<u32>,
     /// The waits of a workflow.
     pub(super) waits: Option<Waits>,
+    /// What is wrong with it, if nothing would ever wake it.
+    pub(super) need: Option<RepairNeed>,
 }
 
 /// The instance of a partition key that goes first.
@@ -53,6 +55,7 @@ impl InstanceFacts {
             round: None,
             window: None,
             waits: None,
+            need: None,
         }
     }
 
@@ -125,6 +128,9 @@ fn wished(status: Status, cancel: &CancelRequest, stands: &str, now: Timestamp) 
 
 fn standing(instance: &Instance, around: &InstanceFacts) -> String {
     let now = around.now;
+    if let Some(need) = around.need {
+        return lost(instance, need);
+    }
     if let Some(waits) = around.waits.as_ref()
         && let Some(sentence) = flowing(instance, waits, now)
     {
@@ -140,6 +146,15 @@ fn standing(instance: &Instance, around: &InstanceFacts) -> String {
         Status::AwaitingChildren => awaiting_children(instance, around),
         Status::Done | Status::Failed | Status::Cancelled => ended(instance, now),
     }
+}
+
+/// Says what is wrong, and how to repair it.
+fn lost(instance: &Instance, need: RepairNeed) -> String {
+    format!(
+        "needs a repair: {}, and nothing would wake it; run `outlast repair {}`",
+        need.clause(),
+        instance.id
+    )
 }
 
 fn held(around: &InstanceFacts) -> String {

@@ -48,7 +48,7 @@
 //! - The *timers* wake waits and joins at their deadline.
 //! - The *cascader* cancels or terminates children as their close policy says.
 //! - The *collector* deletes finished instances after their retention.
-//! - The *reconciler* looks for inconsistent rows.
+//! - The *reconciler* repairs instances that nothing would ever wake.
 //! - The *gauge sampler* sets the gauges that need a query.
 //! - The *stats flusher* adds run counts to the store.
 //! - The *notifier* receives hints from other nodes.

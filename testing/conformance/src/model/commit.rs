@@ -200,6 +200,10 @@ impl Tables {
             .inbox(id)
             .any(|signal| names.contains(&signal.name) && !received.contains(&signal.id));
         let goes_on = unseen || self.is_cancel_pending(id);
+        match received.iter().max() {
+            Some(last) => self.latest_signals.insert(id, *last),
+            None => self.latest_signals.remove(&id),
+        };
         let row = self.row(id);
         progress(row, to);
         row.locked_by = None;

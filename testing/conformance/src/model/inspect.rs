@@ -4,9 +4,9 @@ use super::{Model, Tables};
 use async_trait::async_trait;
 use outlast_core::{
     Child, Count, Deadline, Event, Family, Filter, HistoryRequest, Inspect, Instance, InstanceId,
-    Json, ListRequest, Operation, OperationId, Page, QueueSummary, Result, RoundSummary, Rows,
-    RunStats, RunSummary, SignalId, SignalRow, Status, StepCountRequest, StepCounts, Timestamp,
-    Update, UpdateState, View, Worker, limits,
+    Json, ListRequest, NeedingRepair, Operation, OperationId, Page, QueueSummary, RepairScope,
+    Result, RoundSummary, Rows, RunStats, RunSummary, SignalId, SignalRow, Status,
+    StepCountRequest, StepCounts, Timestamp, Update, UpdateState, View, Worker, limits,
 };
 use std::collections::BTreeSet;
 
@@ -133,6 +133,10 @@ impl Inspect for Model {
     }
 
     /// Finds nothing: the model has no database that could be unhealthy.
+    async fn needing_repair(&self, scope: RepairScope) -> Result<NeedingRepair> {
+        self.alone("needing_repair", |tables, _| tables.needing_repair(&scope))
+    }
+
     async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {
         Ok(Vec::new())
     }

@@ -18,7 +18,7 @@ mod inspect;
 mod lease;
 mod operate;
 mod reap;
-mod reconcile;
+mod repair;
 mod run_stats;
 mod step_count;
 mod tables;
@@ -32,9 +32,9 @@ use outlast_core::{
     Cancelled, CascadeRequest, Cascaded, ClaimOffer, ClaimRef, ClaimRequest, Claimed, Clock,
     CollectRequest, Collected, Commit, Committed, DeleteAnswer, Delivered, Error, Extent, Fired,
     Heartbeat, HeldClaim, Inserts, InstanceId, ManualClock, NewInstance, NewSignal, NewWorker,
-    Note, ReapRequest, Reaped, ReconcileRequest, Reconciled, Release, Released, Result, Retried,
-    RunStats, Signal, SignalOrInsert, SignalledOrInserted, Store, Terminated, TimedOut, Timestamp,
-    WorkerId, WriteCheck,
+    Note, ReapRequest, Reaped, Release, Released, Repaired, Result, Retried, RunStats, Signal,
+    SignalOrInsert, SignalledOrInserted, Store, Terminated, TimedOut, Timestamp, WorkerId,
+    WriteCheck,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -156,10 +156,6 @@ impl Store for Model {
         self.alone("collect", |tables, now| tables.collect(request, now))
     }
 
-    async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled> {
-        self.alone("reconcile", |tables, now| tables.reconcile(request, now))
-    }
-
     async fn add_run_stats(&self, stats: RunStats) -> Result<()> {
         self.alone("record", |tables, now| tables.add_run_stats(stats, now))
     }
@@ -187,6 +183,10 @@ impl Store for Model {
 
     async fn retry(&self, ids: Vec<InstanceId>, note: Note) -> Result<Retried> {
         self.alone("retry", |tables, now| tables.retry(&ids, &note, now))
+    }
+
+    async fn repair(&self, ids: Vec<InstanceId>, note: Note) -> Result<Repaired> {
+        self.alone("repair", |tables, now| tables.repair(&ids, &note, now))
     }
 
     async fn delete(&self, ids: Vec<InstanceId>, note: Note) -> Result<Vec<DeleteAnswer>> {

@@ -21,7 +21,8 @@ pub(crate) struct Tables {
     /// Views by name.
     pub(crate) views: BTreeMap<InstanceId, BTreeMap<String, View>>,
     pub(crate) workers: BTreeMap<WorkerId, Worker>,
-    /// The latest signal to each instance since its claim. An instance without any has no entry.
+    /// The latest signal to each instance since its claim, or of a parked one the last signal that
+    /// its step received. An instance without any has no entry.
     pub(crate) latest_signals: BTreeMap<InstanceId, SignalId>,
     /// The crashes in a row that count towards the bound. An instance without any has no entry.
     pub(crate) crashes_counted: BTreeMap<InstanceId, i32>,

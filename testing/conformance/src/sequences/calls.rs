@@ -6,11 +6,11 @@ use outlast_core::{
     Answer, CancelRequest, Cancelled, CascadeRequest, Cascaded, Child, Claim, ClaimOffer, ClaimRef,
     ClaimRequest, Claimed, CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer,
     Delivered, Delivery, DroppedChild, ErrorKind, Event, Extent, Family, Fired, Flowing, Heartbeat,
-    HeldClaim, HistoryRequest, Inserted, Inserts, InstanceId, ListRequest, NewInstance, NewSignal,
-    NewWorker, Note, Operation, OperationId, Outcome, Park, QueueNames, ReapRequest, Reaped,
-    ReconcileRequest, Reconciled, Release, Released, Result, Retried, RoundSummary, Rows, RunStats,
-    Signal, SignalOrInsert, SignalledOrInserted, StepCountRequest, StepCounts, Target, Terminated,
-    TimedOut, Timestamp, WorkerId, limits,
+    HeldClaim, HistoryRequest, Inserted, Inserts, InstanceId, ListRequest, NeedingRepair,
+    NewInstance, NewSignal, NewWorker, Note, Operation, OperationId, Outcome, Park, QueueNames,
+    ReapRequest, Reaped, Release, Released, RepairScope, Repaired, Result, Retried, RoundSummary,
+    Rows, RunStats, Signal, SignalOrInsert, SignalledOrInserted, StepCountRequest, StepCounts,
+    Target, Terminated, TimedOut, Timestamp, WorkerId, limits,
 };
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ pub(super) enum Call {
     Fire(usize),
     TimeOut(usize),
     Collect(CollectRequest),
-    Reconcile(ReconcileRequest),
+    NeedingRepair(RepairScope),
+    Repair(Vec<InstanceId>, Note),
     Cancel(Vec<InstanceId>, Extent, Note),
     Terminate(Vec<InstanceId>, Extent, Note),
     Cascade(CascadeRequest),
@@ -69,7 +70,8 @@ pub(super) enum Reply {
     Fired(Fired),
     TimedOut(TimedOut),
     Collected(Collected),
-    Reconciled(Reconciled),
+    NeedingRepair(NeedingRepair),
+    Repaired(Repaired),
     Cancelled(Cancelled),
     Terminated(Terminated),
     Cascaded(Cascaded),
@@ -117,7 +119,8 @@ impl Call {
             Call::Fire(max) => Reply::Fired(store.fire(max).await?),
             Call::TimeOut(max) => Reply::TimedOut(store.time_out(max).await?),
             Call::Collect(request) => Reply::Collected(store.collect(request).await?),
-            Call::Reconcile(request) => Reply::Reconciled(store.reconcile(request).await?),
+            Call::NeedingRepair(scope) => Reply::NeedingRepair(store.needing_repair(scope).await?),
+            Call::Repair(ids, note) => Reply::Repaired(store.repair(ids, note).await?),
             Call::Cancel(ids, extent, note) => {
                 Reply::Cancelled(store.cancel(ids, extent, note).await?)
             }
@@ -194,10 +197,14 @@ impl Call {
             Call::ClaimsOf(worker) | Call::Heartbeat(worker, _) | Call::Deregister(worker) => {
                 ids.rename_worker(worker);
             }
-            Call::Reconcile(request) => request.after.iter_mut().for_each(|it| ids.rename(it)),
+            Call::NeedingRepair(RepairScope::Page { after, .. }) => {
+                after.iter_mut().for_each(|it| ids.rename(it));
+            }
             Call::Cancel(named, ..)
             | Call::Terminate(named, ..)
             | Call::Retry(named, _)
+            | Call::Repair(named, _)
+            | Call::NeedingRepair(RepairScope::Ids(named))
             | Call::Delete(named, _) => ids.rename_all(named),
             Call::StepCounts(request) => request.after.iter_mut().for_each(|it| ids.rename(it)),
             Call::Inbox(claim) => ids.rename(&mut claim.id),
@@ -266,10 +273,9 @@ impl Reply {
                 ids.rename_all(&mut timed_out.running);
             }
             Reply::Collected(collected) => ids.rename_all(&mut collected.removed),
-            Reply::Reconciled(reconciled) => {
-                ids.rename_all(&mut reconciled.joins);
-                ids.rename_all(&mut reconciled.holds);
-                reconciled.next.iter_mut().for_each(|it| ids.rename(it));
+            Reply::NeedingRepair(needing) => {
+                needing.found.iter_mut().for_each(|(id, _)| ids.rename(id));
+                needing.next.iter_mut().for_each(|it| ids.rename(it));
             }
             Reply::Deleted(answers) => {
                 for answer in answers {
@@ -321,6 +327,7 @@ impl Reply {
             | Reply::Cancelled(_)
             | Reply::Terminated(_)
             | Reply::Retried(_)
+            | Reply::Repaired(_)
             | Reply::Changed(_)
             | Reply::Refused(..) => {}
         }
@@ -338,12 +345,13 @@ impl Reply {
             Reply::Reaped(it) => std::mem::take(&mut it.woken),
             Reply::Fired(it) => std::mem::take(&mut it.woken),
             Reply::TimedOut(it) => std::mem::take(&mut it.woken),
-            Reply::Reconciled(it) => std::mem::take(&mut it.woken),
+            Reply::Repaired(it) => std::mem::take(&mut it.woken),
             Reply::Cancelled(it) => std::mem::take(&mut it.woken),
             Reply::Terminated(it) => std::mem::take(&mut it.woken),
             Reply::Cascaded(it) => std::mem::take(&mut it.woken),
             Reply::Retried(it) => std::mem::take(&mut it.woken),
             Reply::Claimed(_)
+            | Reply::NeedingRepair(_)
             | Reply::Claims(_)
             | Reply::Inbox(_)
             | Reply::Registered(_)

@@ -7,8 +7,8 @@ use super::state::State;
 use expected::EXPECTED;
 use outlast_core::{
     Answer, CancelAnswer, Cascaded, Claim, Commit, Count, DeleteAnswer, Delivery, Flowing,
-    Heartbeat, Inserted, Instance, Joined, Outcome, Proceed, ReleaseAnswer, RetryAnswer,
-    SignalledOrInserted, Status, TerminateAnswer, UpdateState,
+    Heartbeat, Inserted, Instance, Joined, Outcome, Proceed, ReleaseAnswer, RepairAnswer,
+    RetryAnswer, SignalledOrInserted, Status, TerminateAnswer, UpdateState,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -446,7 +446,20 @@ fn other_kinds(call: &Call, reply: &Reply) -> Vec<String> {
         }
         Reply::Changed(true) => vec![format!("{}: changed", name_of(call))],
         Reply::Changed(false) => vec![format!("{}: as it was", name_of(call))],
-        Reply::Reconciled(_) => vec!["reconcile: looked".into()],
+        Reply::NeedingRepair(it) => {
+            let some = if_any(&it.found, "needing repair: some");
+            some.into_iter()
+                .chain(["needing repair: looked".into()])
+                .collect()
+        }
+        Reply::Repaired(it) => {
+            let kind = |it: &RepairAnswer| match it {
+                RepairAnswer::Repaired(need) => format!("repair: {need}"),
+                RepairAnswer::NotNeeded(_) => "repair: not needed".to_owned(),
+                RepairAnswer::NotFound => "repair: not found".to_owned(),
+            };
+            it.answers.iter().map(kind).collect()
+        }
         Reply::Counted(it) => {
             let more = it.next.map(|_| "count_by_step: more".to_owned());
             let some = if_any(&it.groups, "count_by_step: some");
@@ -500,7 +513,8 @@ fn name_of(call: &Call) -> &'static str {
         Call::Fire(_) => "fire",
         Call::TimeOut(_) => "time out",
         Call::Collect(_) => "collect",
-        Call::Reconcile(_) => "reconcile",
+        Call::NeedingRepair(_) => "needing repair",
+        Call::Repair(..) => "repair",
         Call::Cancel(..) => "cancel",
         Call::Terminate(..) => "terminate",
         Call::Cascade(_) => "cascade",

@@ -12,7 +12,7 @@ use super::steps::{self, QUEUES, Step};
 use crate::{Database, Model, Subject};
 use outlast_core::{
     CascadeRequest, Cascaded, ClaimRequest, Clock, CollectRequest, Commit, Extent, InstanceId,
-    ManualClock, Note, Outcome, ReapRequest, ReconcileRequest, Status,
+    ManualClock, Note, Outcome, ReapRequest, RepairScope, Status,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -242,16 +242,14 @@ impl Pair {
     /// Collects finished instances, and checks that nothing remains (I1).
     async fn collect_everything(&mut self) -> Agreement {
         self.run_cascades().await?;
-        let everything = ReconcileRequest {
+        let everything = RepairScope::Page {
             after: None,
             max: 1_000,
         };
-        if let Reply::Reconciled(found) = self.send(Call::Reconcile(everything)).await?
-            && !(found.joins.is_empty() && found.holds.is_empty())
+        if let Reply::NeedingRepair(needing) = self.send(Call::NeedingRepair(everything)).await?
+            && !needing.found.is_empty()
         {
-            return Err(vec![format!(
-                "the reconciler has repaired something: {found:?}"
-            )]);
+            return Err(vec![format!("instances need a repair: {needing:?}")]);
         }
         self.pass(1);
         let everything = CollectRequest {

@@ -13,8 +13,8 @@ use links::{answers_cancel, links};
 use outlast_core::{
     Answer, CascadeRequest, Claim, ClaimOffer, ClaimRef, ClaimRequest, CollectRequest, Commit,
     Extent, Flowing, HistoryPosition, Inserted, Instance, InstanceId, Json, MachineOffer,
-    NewInstance, NewSignal, NewWorker, Note, Outcome, Park, Proceed, ReapRequest, ReconcileRequest,
-    Release, SignalId, Status, Target, Timestamp, WorkerId,
+    NewInstance, NewSignal, NewWorker, Note, Outcome, Park, Proceed, ReapRequest, Release,
+    RepairScope, SignalId, Status, Target, Timestamp, WorkerId,
 };
 use replies::replies;
 use signal_or_insert::signal_or_insert;
@@ -91,10 +91,11 @@ impl Sender {
                 retention: Duration::from_secs(*retention),
                 max: *max,
             }),
-            Step::Reconcile { after, max } => Call::Reconcile(ReconcileRequest {
+            Step::NeedingRepair { after, max } => Call::NeedingRepair(RepairScope::Page {
                 after: after.and_then(|it| self.any_instance(it)),
                 max: *max,
             }),
+            Step::Repair(picks) => Call::Repair(self.targets(picks, state, is_parked)?, note()),
             Step::Cancel { picks, tree } => {
                 let targets = self.family_targets(picks, *tree, state)?;
                 Call::Cancel(targets, extent(*tree), note())
@@ -537,6 +538,10 @@ fn is_live(row: &Instance) -> bool {
 
 fn has_ended(row: &Instance) -> bool {
     row.status.is_terminal()
+}
+
+fn is_parked(row: &Instance) -> bool {
+    row.status.is_parked()
 }
 
 fn ended_badly(row: &Instance) -> bool {

@@ -80,10 +80,11 @@ pub(super) enum Step {
         retention: u64,
         max: usize,
     },
-    Reconcile {
+    NeedingRepair {
         after: Option<Pick>,
         max: usize,
     },
+    Repair(Vec<Pick>),
     Cancel {
         picks: Vec<Pick>,
         tree: bool,
@@ -226,7 +227,10 @@ pub(super) fn step(theme: Theme) -> impl Strategy<Value = Step> {
         weigh(3, 3, 1, 2) => (prop_oneof![Just(0), 1..60u64], prop_oneof![1..4usize, Just(100)])
             .prop_map(|(retention, max)| Step::Collect { retention, max }),
         1 => (weighted(0.5, pick()), 1..50usize)
-            .prop_map(|(after, max)| Step::Reconcile { after, max }),
+            .prop_map(|(after, max)| match after {
+                Some(pick) if max % 2 == 0 => Step::Repair(vec![pick]),
+                Some(_) | None => Step::NeedingRepair { after, max },
+            }),
         weigh(6, 6, 1, 14) => (vec(pick(), 1..4), weighted_bool(0.3))
             .prop_map(|(picks, tree)| Step::Cancel { picks, tree }),
         weigh(4, 4, 1, 2) => (vec(pick(), 1..4), weighted_bool(0.3))

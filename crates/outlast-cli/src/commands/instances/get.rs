@@ -12,7 +12,8 @@ use crate::workflow_view;
 use clap::Args;
 use outlast::Status;
 use outlast::store::{
-    Instance, Json, Operation, RoundSummary, RunSummary, SignalRow, Target, Timestamp, Verb,
+    Instance, Json, Liveness, Operation, RoundSummary, RunSummary, SignalRow, Target, Timestamp,
+    Verb,
 };
 use outlast::workflow::{GroupWait, Origin, Waits};
 use serde::Serialize;
@@ -49,6 +50,7 @@ pub(crate) struct GetArgs {
 struct InstanceDetails {
     instance: Instance,
     waiting: String,
+    liveness: Liveness,
     signals: Vec<SignalRow>,
     rounds: Vec<RoundSummary>,
     /// What a workflow waits for; `None` for machines.
@@ -105,8 +107,10 @@ pub(crate) async fn run(
         true => admin.histories(id).await?,
         false => Vec::new(),
     };
+    let explained = admin.explain_with(&instance, waits.clone()).await?;
     let details = InstanceDetails {
-        waiting: admin.explain_with(&instance, waits.clone()).await?,
+        waiting: explained.sentence,
+        liveness: explained.liveness,
         waits,
         runs,
         origin: admin.origin(&instance).await?,
@@ -166,7 +170,9 @@ fn error_value(it: &Instance) -> Option<&Json> {
 
 impl InstanceDetails {
     fn object(&self) -> InstanceDetailsObject {
-        let instance = InstanceObject::full(&self.instance).waiting(self.waiting.clone());
+        let instance = InstanceObject::full(&self.instance)
+            .waiting(self.waiting.clone())
+            .liveness(self.liveness);
         InstanceDetailsObject {
             instance: json::embedded(&instance),
             signals: self.signals.iter().map(SignalObject::of).collect(),
@@ -217,6 +223,7 @@ impl InstanceDetails {
             ("machine", format!("{} version {}", it.machine, it.version)),
             ("step", it.step.clone()),
             ("status", it.status.to_string()),
+            ("liveness", self.liveness.as_str().to_owned()),
             ("queue", format!("{}, priority {}", it.queue, it.priority)),
             ("revision", it.revision.to_string()),
             ("attempt", it.attempt.to_string()),
@@ -504,7 +511,9 @@ fn close_action(closure: &Operation) -> String {
         Verb::Cancel => "asked to cancel",
         Verb::Terminate => "terminated",
         // A parent causes no other operation on its children.
-        Verb::Retry | Verb::Pause | Verb::Resume | Verb::Delete => closure.verb.as_str(),
+        Verb::Retry | Verb::Pause | Verb::Resume | Verb::Delete | Verb::Repair => {
+            closure.verb.as_str()
+        }
     };
     match closure.status_before {
         Some(before) => format!("{what} when {before}"),

@@ -1,4 +1,4 @@
-//! `outlast retry`, `cancel`, `terminate` and `delete`: for ids, keys or filters.
+//! `outlast retry`, `cancel`, `terminate`, `delete` and `repair`: for ids, keys or filters.
 
 use super::bulk_summary::BulkSummary;
 use super::operator::Operator;
@@ -18,7 +18,7 @@ use std::io::{BufRead, IsTerminal, Write};
 /// Instances per transaction.
 const BATCH: usize = 500;
 
-/// Arguments of `retry` and `delete`; `cancel` and `terminate` have more.
+/// Arguments of `retry`, `delete` and `repair`; `cancel` and `terminate` have more.
 #[derive(Args, Debug)]
 pub(crate) struct BulkArgs {
     /// The instances, by id or as MACHINE/KEY; `-` reads them from stdin. Or select them with

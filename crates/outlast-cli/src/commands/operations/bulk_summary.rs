@@ -12,6 +12,7 @@ pub(super) struct BulkSummary {
     done: u64,
     never_started: u64,
     asked_before: u64,
+    not_needed: u64,
     refused: u64,
     not_found: u64,
 }
@@ -34,7 +35,13 @@ impl BulkSummary {
                     self.never_started += 1;
                     print_id(*id, output)?;
                 }
+                VerbResult::Repaired(need) => {
+                    self.done += 1;
+                    note(format!("instance {id} is repaired: {}", need.clause()));
+                    print_id(*id, output)?;
+                }
                 VerbResult::AskedBefore => self.asked_before += 1,
+                VerbResult::NotNeeded => self.not_needed += 1,
                 VerbResult::Refused(why) => {
                     self.refused += 1;
                     note(format!("instance {id} {why}"));
@@ -70,6 +77,9 @@ impl BulkSummary {
             1 => words += ", 1 already requested",
             several => words += &format!(", {several} already requested"),
         }
+        if self.not_needed > 0 {
+            words += &format!(", {} without need", self.not_needed);
+        }
         words
     }
 
@@ -80,12 +90,16 @@ impl BulkSummary {
             object.insert("never_started".to_owned(), json!(self.never_started));
             object.insert("already_requested".to_owned(), json!(self.asked_before));
         }
+        if verb == Verb::Repair {
+            object.insert("not_needed".to_owned(), json!(self.not_needed));
+        }
         object.insert("refused".to_owned(), json!(self.refused));
         object.insert("not_found".to_owned(), json!(self.not_found));
         object
     }
 
-    /// A refused instance is a failure. An instance that was already asked to cancel is not.
+    /// A refused instance is a failure. An instance that was already asked to cancel is not, and
+    /// neither is one that needs no repair.
     pub(super) fn into_failure(self) -> Result<(), Failure> {
         match (self.not_found, self.refused) {
             (0, 0) => Ok(()),

@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use crate::format;
-use outlast::store::{CancelAnswer, Count, DeleteAnswer, RetryAnswer, TerminateAnswer};
+use outlast::store::{
+    CancelAnswer, Count, DeleteAnswer, RepairAnswer, RepairNeed, RetryAnswer, TerminateAnswer,
+};
 use outlast::{Client, InstanceId, Note, Status};
 
 /// A verb.
@@ -12,6 +14,7 @@ pub(crate) enum Verb {
     Cancel,
     Terminate,
     Delete,
+    Repair,
 }
 
 /// The result for one instance.
@@ -22,6 +25,10 @@ pub(super) enum VerbResult {
     NeverStarted,
     /// The instance had been asked to cancel before.
     AskedBefore,
+    /// This was wrong with the instance.
+    Repaired(RepairNeed),
+    /// Something will wake the instance, or nothing needs to.
+    NotNeeded,
     Refused(String),
     NotFound,
 }
@@ -33,6 +40,7 @@ impl Verb {
             Verb::Cancel => "cancel",
             Verb::Terminate => "terminate",
             Verb::Delete => "delete",
+            Verb::Repair => "repair",
         }
     }
 
@@ -42,6 +50,7 @@ impl Verb {
             Verb::Cancel => "cancelling",
             Verb::Terminate => "terminating",
             Verb::Delete => "deleting",
+            Verb::Repair => "repairing",
         }
     }
 
@@ -52,6 +61,7 @@ impl Verb {
             Verb::Cancel => "asked to cancel",
             Verb::Terminate => "terminated",
             Verb::Delete => "deleted",
+            Verb::Repair => "repaired",
         }
     }
 
@@ -65,6 +75,7 @@ impl Verb {
             Verb::Retry => matches!(status, Status::Failed | Status::Cancelled),
             Verb::Cancel | Verb::Terminate => !status.is_terminal(),
             Verb::Delete => status.is_terminal(),
+            Verb::Repair => status.is_parked() || status == Status::Runnable,
         }
     }
 
@@ -80,7 +91,7 @@ impl Verb {
         Ok(match (self, asked.is_empty()) {
             (_, false) => asked.to_vec(),
             (Verb::Retry, true) => vec![Status::Failed],
-            (Verb::Cancel | Verb::Terminate | Verb::Delete, true) => {
+            (Verb::Cancel | Verb::Terminate | Verb::Delete | Verb::Repair, true) => {
                 let all = Status::ALL.into_iter();
                 all.filter(|status| self.is_for(*status)).collect()
             }
@@ -111,6 +122,10 @@ impl Verb {
                 let answers = admin.delete_all(ids, note).await?;
                 answers.into_iter().map(VerbResult::from).collect()
             }
+            Verb::Repair => {
+                let answers = admin.repair_all(ids, note).await?;
+                answers.into_iter().map(VerbResult::from).collect()
+            }
         })
     }
 }
@@ -123,6 +138,16 @@ impl From<RetryAnswer> for VerbResult {
                 "is {status}; only failed and cancelled instances can be retried"
             )),
             RetryAnswer::NotFound => VerbResult::NotFound,
+        }
+    }
+}
+
+impl From<RepairAnswer> for VerbResult {
+    fn from(answer: RepairAnswer) -> VerbResult {
+        match answer {
+            RepairAnswer::Repaired(need) => VerbResult::Repaired(need),
+            RepairAnswer::NotNeeded(_) => VerbResult::NotNeeded,
+            RepairAnswer::NotFound => VerbResult::NotFound,
         }
     }
 }

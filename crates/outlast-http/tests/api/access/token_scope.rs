@@ -83,7 +83,7 @@ async fn instances_outside_the_token_scope_cannot_be_read_or_changed<S: Store + 
                 missing.text.replace("999999", "N")
             );
         }
-        for touch in ["/retry", "/cancel", "/terminate", "/queries/x"] {
+        for touch in ["/retry", "/repair", "/cancel", "/terminate", "/queries/x"] {
             assert_eq!(
                 api.post(&format!("{path}{touch}"), json!({})).await.code(),
                 "not_found"
@@ -102,7 +102,7 @@ async fn instances_outside_the_token_scope_cannot_be_read_or_changed<S: Store + 
             api.post(&format!("{path}/signals"), signal).await.code(),
             "no_target"
         );
-        for verb in ["cancel", "terminate", "retry", "delete"] {
+        for verb in ["cancel", "terminate", "retry", "delete", "repair"] {
             let bulk = api
                 .post(&format!("/v1/bulk/{verb}"), json!({"filter": {}}))
                 .await

@@ -53,7 +53,7 @@ async fn a_request_without_a_valid_secret_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_asks_for_the_role_it_needs() {
-    let routes: [(Role, Method, &str); 26] = [
+    let routes: [(Role, Method, &str); 28] = [
         (Role::Read, Method::GET, "/v1/instances"),
         (Role::Read, Method::GET, "/v1/instances/count"),
         (Role::Read, Method::GET, "/v1/instances/1"),
@@ -75,6 +75,7 @@ async fn every_route_asks_for_the_role_it_needs() {
         (Role::Signal, Method::POST, "/v1/instances/1/signals"),
         (Role::Signal, Method::POST, "/v1/machines/m/keys/k/signals"),
         (Role::Operate, Method::POST, "/v1/instances/1/retry"),
+        (Role::Operate, Method::POST, "/v1/instances/1/repair"),
         (Role::Operate, Method::POST, "/v1/instances/1/cancel"),
         (Role::Operate, Method::POST, "/v1/instances/1/terminate"),
         (Role::Operate, Method::POST, "/v1/machines/m/keys/k/cancel"),
@@ -86,6 +87,7 @@ async fn every_route_asks_for_the_role_it_needs() {
         (Role::Operate, Method::DELETE, "/v1/instances/1"),
         (Role::Operate, Method::POST, "/v1/bulk/retry"),
         (Role::Operate, Method::POST, "/v1/bulk/delete"),
+        (Role::Operate, Method::POST, "/v1/bulk/repair"),
         (Role::Operate, Method::POST, "/v1/queues/q/pause"),
         (Role::Operate, Method::POST, "/v1/queues/q/resume"),
     ];

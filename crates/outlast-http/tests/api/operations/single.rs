@@ -1,12 +1,13 @@
-//! Retry, terminate, delete, pause and resume.
+//! Retry, repair, terminate, delete, pause and resume.
 
-use crate::support::{ApiClient, on_both_stores, running};
+use crate::support::{ApiClient, lost, on_both_stores, running};
 use outlast_core::{Inspect, Store};
 use serde_json::{Value, json};
 
 on_both_stores![
     a_failed_instance_is_retried_and_the_retry_is_recorded,
     the_result_of_a_failed_instance_is_its_error_value_until_a_retry,
+    a_lost_instance_is_shown_and_repaired,
     a_live_instance_is_terminated_and_then_deleted,
     a_paused_queue_runs_nothing_until_it_is_resumed,
 ];
@@ -47,6 +48,36 @@ async fn a_failed_instance_is_retried_and_the_retry_is_recorded<S: Store + Inspe
         (&json!("retry"), &json!("mended"), &json!("http"))
     );
     assert_eq!(first["status_before"], "failed");
+}
+
+async fn a_lost_instance_is_shown_and_repaired<S: Store + Inspect + Clone>(store: S) {
+    let id = lost(&store).await;
+    let api = ApiClient::new(store);
+    let path = format!("/v1/instances/{id}");
+    let shown = api.get(&path).await.ok();
+    assert_eq!(shown["liveness"], "repair_needed");
+    let waiting = shown["waiting"].as_str().unwrap();
+    assert!(waiting.starts_with("needs a repair: "), "{waiting}");
+    let listed = api.get("/v1/instances").await.ok();
+    assert_eq!(listed["instances"][0].get("liveness"), None);
+    let why = json!({"reason": "the row was edited"});
+    let repaired = api.post(&format!("{path}/repair"), why).await.ok();
+    let expected = json!({"answer": "repaired", "need": "children_finished"});
+    assert_eq!(repaired, expected);
+    let again = api.post(&format!("{path}/repair"), json!({})).await.ok();
+    assert_eq!(again, json!({"answer": "not_needed", "need": null}));
+    assert_eq!(api.get(&path).await.ok()["liveness"], "queued");
+    let operations = api.get(&format!("{path}/operations")).await.ok();
+    assert_eq!(operations["operations"].as_array().unwrap().len(), 1);
+    let first = &operations["operations"][0];
+    assert_eq!(
+        (&first["verb"], &first["by"]),
+        (&json!("repair"), &json!("http"))
+    );
+    assert_eq!(
+        first["reason"],
+        "an awaited child has ended without waking it: the row was edited"
+    );
 }
 
 async fn the_result_of_a_failed_instance_is_its_error_value_until_a_retry<

@@ -278,6 +278,12 @@ async fn every_route_answers_as_the_document_says() {
             json!({}),
         ),
         (
+            "post",
+            "/v1/instances/{id}/repair",
+            format!("/v1/instances/{waits}/repair"),
+            json!({"reason": "test"}),
+        ),
+        (
             "get",
             "/v1/machines/{machine}/keys/{key}",
             "/v1/machines/checkout/keys/order:1".into(),

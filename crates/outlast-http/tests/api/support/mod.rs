@@ -6,8 +6,11 @@ pub(crate) mod machines;
 use crate::flow_machines::{crowd, fulfil, insure, label, pack, stuck};
 use crate::team::{Piece, Team};
 use futures_util::FutureExt;
-use outlast::store::{Inspect, Store};
-use outlast::{Engine, Postgres, Sqlite};
+use outlast::store::{
+    ChildRange, ClaimRequest, Commit, Flowing, Inspect, JoinSet, JoinSets, Json, MachineVersion,
+    NewInstance, NewWorker, Outcome, Park, Store,
+};
+use outlast::{Engine, InstanceId, Postgres, Sqlite};
 use outlast_testbed::shared::{return_schema, take_schema, url};
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -96,4 +99,44 @@ pub(crate) async fn eventually(what: &str, mut ask: impl AsyncFnMut() -> bool) {
         assert!(begun.elapsed() < LONG, "never: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Makes an instance that nothing would wake: it waits for a child that it has not started.
+pub(crate) async fn lost(store: &impl Store) -> InstanceId {
+    let worker = NewWorker {
+        name: "loser".into(),
+        host: "here".into(),
+        version: "1".into(),
+        queues: vec!["lost".into()],
+        machines: Vec::new(),
+        lease: LONG,
+    };
+    let worker = store.register(worker).await.unwrap();
+    let row = NewInstance::new("lost", "run", Json::null()).queue("lost");
+    store.insert(vec![row], None).await.unwrap();
+    let request = ClaimRequest {
+        worker,
+        queue: "lost".into(),
+        machines: [MachineVersion::new("lost", 1)].into(),
+        max: 1,
+    };
+    let claim = store.claim(request).await.unwrap().claims.remove(0);
+    let set = JoinSet {
+        ranges: vec![ChildRange::whole(1)],
+        children: Vec::new(),
+        count: 1,
+    };
+    let park = Park {
+        join_sets: Some(JoinSets::one(set)),
+        ..Park::default()
+    };
+    let waits = Outcome::Flow {
+        children: Vec::new(),
+        window: None,
+        then: Flowing::Park(park),
+    };
+    let commits = vec![Commit::of(&claim, waits)];
+    store.commit(commits.into()).await.unwrap();
+    store.deregister(worker).await.unwrap();
+    claim.id
 }

@@ -9,7 +9,9 @@ use crate::error::Fault;
 use crate::tx::Tx;
 use crate::verbs::cascade::CascadeRow;
 use crate::verbs::commit::array;
-use outlast_core::{ClosePolicy, InstanceId, JoinProgress, Joined, QueueNames, Until, joined_note};
+use outlast_core::{
+    ClosePolicy, InstanceId, JoinProgress, Joined, Parent, QueueNames, Until, joined_note,
+};
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::BTreeSet;
 
@@ -81,6 +83,14 @@ impl Barrier {
             failed: row.get("children_failed")?,
             lacks_more: false,
         })
+    }
+
+    /// Returns the round that it waits for.
+    pub(crate) fn of(&self) -> Parent {
+        Parent {
+            id: self.parent,
+            round: self.round,
+        }
     }
 
     /// Returns why the join is decided; `None` while it is open.

@@ -30,24 +30,43 @@ pub(crate) fn let_through(
     key: &str,
     woken: &mut QueueNames,
 ) -> Result<Vec<InstanceId>, Fault> {
-    let mut freed = Vec::new();
     // The end of the row in use will let them through.
     if is_busy(tx, key)? {
-        return Ok(freed);
+        return Ok(Vec::new());
     }
-    let mut before = Group::default();
+    let next = heads(tx, key)?;
+    for held in &next {
+        free(tx, held.id)?;
+        if held.eligible_at <= tx.now {
+            woken.insert(held.group.queue.clone());
+        }
+    }
+    Ok(next.iter().map(|held| held.id).collect())
+}
+
+/// Returns the held rows of a key that go first in their groups.
+///
+/// While no row of the key executes there are none: [`let_through`] has let them through.
+pub(crate) fn next_in_line(tx: &Tx<'_>, key: &str) -> Result<Vec<InstanceId>, Fault> {
+    Ok(heads(tx, key)?.iter().map(|held| held.id).collect())
+}
+
+/// Brings a held row back into the pick index.
+pub(crate) fn free(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
+    tx.prepare(LET_THROUGH)?.execute([id.0])?;
+    Ok(())
+}
+
+fn heads(tx: &Tx<'_>, key: &str) -> Result<Vec<Held>, Fault> {
+    let (mut heads, mut before) = (Vec::new(), Group::default());
     // One index lookup per group, however long the line is.
     while let Some(held) = first_held(tx, key, &before)? {
+        before = held.group.clone();
         if goes_first(tx, key, &held)? {
-            tx.prepare(LET_THROUGH)?.execute([held.id.0])?;
-            freed.push(held.id);
-            if held.eligible_at <= tx.now {
-                woken.insert(held.group.queue.clone());
-            }
+            heads.push(held);
         }
-        before = held.group;
     }
-    Ok(freed)
+    Ok(heads)
 }
 
 /// Whether a row of this key executes, in any queue and of any machine.
@@ -65,7 +84,7 @@ pub(crate) fn hold(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
 }
 
 /// A group of a line. The default sorts before every group, because no name is empty.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Group {
     queue: String,
     machine: String,

@@ -4,12 +4,12 @@
 //! partition key. A hundred thousand of them cost claims nothing.
 //!
 //! Nothing counts the used places. Each end passes its own on, in its transaction. A place that is
-//! not passed on is lost. Only when no child has a place left does the reconciler admit one.
+//! not passed on is lost. Only when no child has a place left does a repair admit one.
 
 use crate::error::Fault;
 use crate::tx::Tx;
 use outlast_core::{InstanceId, QueueNames, Timestamp};
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 const NEXT: &str = include_str!("../../../sql/window/next.sql");
 const ADMIT: &str = include_str!("../../../sql/window/admit.sql");
@@ -34,13 +34,32 @@ pub(crate) fn admit(
         .collect::<rusqlite::Result<_>>()?;
     let mut admitted = Vec::with_capacity(next.len());
     for (id, queue, eligible_at) in next {
-        tx.prepare(ADMIT)?.execute(params![id.0, tx.now.0])?;
+        place(tx, id)?;
         admitted.push(id);
         if eligible_at <= tx.now {
             woken.insert(queue);
         }
     }
     Ok(admitted)
+}
+
+/// Gives a place to a child that waits for one.
+pub(crate) fn place(tx: &Tx<'_>, id: InstanceId) -> Result<(), Fault> {
+    tx.prepare(ADMIT)?.execute(params![id.0, tx.now.0])?;
+    Ok(())
+}
+
+/// Returns the child that gets the next place in the window of a round.
+pub(crate) fn next(
+    tx: &Tx<'_>,
+    (parent, round): (InstanceId, i32),
+) -> Result<Option<InstanceId>, Fault> {
+    let next = tx
+        .prepare(NEXT)?
+        .query_row(params![parent.0, round, 1], |row| {
+            row.get("id").map(InstanceId)
+        });
+    Ok(next.optional()?)
 }
 
 /// Whether a live child has a place in the window of a round.

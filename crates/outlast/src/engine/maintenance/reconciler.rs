@@ -1,12 +1,13 @@
-//! Looks for inconsistent rows: miscounted joins, and held instances that would stay held.
+//! Looks for instances that nothing would ever wake, and repairs them.
 //!
-//! Nodes with the maintenance role run it. Each finding is a bug: it is repaired, counted and
-//! logged as an error.
+//! Nodes with the maintenance role run it, soon after they start and then rarely. No verb leaves
+//! such an instance: somebody has edited its row, or there is a bug. Each repair is recorded,
+//! counted and logged as an error.
 
 use crate::engine::backoff::{Backoff, jittered};
 use crate::engine::node::Node;
 use crate::metrics;
-use outlast_core::{Error, Hints, InstanceId, ReconcileRequest};
+use outlast_core::{Error, Hints, InstanceId, Note, RepairAnswer, RepairScope};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +15,12 @@ use std::time::Duration;
 const PAGE: usize = 1_000;
 /// The pause between two pages: the walk is a background check and must not be a load.
 const PAGE_INTERVAL: Duration = Duration::from_secs(1);
+/// The pause before the first walk: nodes that start together do not walk together.
+const START_INTERVAL: Duration = Duration::from_secs(10);
 /// The pause between two walks.
 const WALK_INTERVAL: Duration = Duration::from_secs(600);
+/// The operator that its repairs are recorded with.
+const OPERATOR: &str = "reconciler";
 
 /// Walks through all instances, page by page.
 pub(crate) struct Reconciler {
@@ -30,7 +35,7 @@ impl Reconciler {
     pub(crate) async fn run(self) {
         let mut backoff = Backoff::default();
         let mut after = None;
-        let mut pause = jittered(WALK_INTERVAL);
+        let mut pause = jittered(START_INTERVAL);
         loop {
             tokio::select! {
                 biased;
@@ -49,30 +54,41 @@ impl Reconciler {
                 }
                 Err(error) => {
                     metrics::store_error("reconciler");
-                    tracing::warn!(%error, "could not check joins and held instances; trying again");
+                    tracing::warn!(%error, "could not look for instances to repair; trying again");
                     backoff.next()
                 }
             };
         }
     }
 
-    /// Checks one page, and returns where the next one starts.
+    /// Checks one page and repairs it. Returns where the next page starts.
     pub(crate) async fn run_once(
         &self,
         after: Option<InstanceId>,
     ) -> Result<Option<InstanceId>, Error> {
-        let request = ReconcileRequest { after, max: PAGE };
-        let found = self.node.store().reconcile(request).await?;
-        metrics::mended(found.joins.len() + found.holds.len());
-        for id in &found.joins {
-            tracing::error!(instance = %id, "repaired a join with a wrong count; please report this as a bug");
+        let store = self.node.store();
+        let page = RepairScope::Page { after, max: PAGE };
+        let needing = store.needing_repair(page).await?;
+        let ids: Vec<InstanceId> = needing.found.iter().map(|(id, _)| *id).collect();
+        if ids.is_empty() {
+            return Ok(needing.next);
         }
-        for id in &found.holds {
-            tracing::error!(instance = %id, "released an instance that a partition key or a window held forever; please report this as a bug");
+        // The verb checks each again: it may have been woken meanwhile.
+        let repaired = store.repair(ids.clone(), Note::by(OPERATOR)).await?;
+        let mut mended = 0;
+        for (id, answer) in ids.iter().zip(&repaired.answers) {
+            if let RepairAnswer::Repaired(need) = answer {
+                mended += 1;
+                tracing::error!(instance = %id, need = need.as_str(), "repaired an instance that nothing would have woken; if nobody edited its row, please report this as a bug");
+            }
         }
-        let hints = Hints::now(found.woken);
-        self.node.client.hub.publish(self.node.store(), hints);
-        Ok(found.next)
+        metrics::mended(mended);
+        let hints = Hints {
+            cascades: repaired.cascades,
+            ..Hints::now(repaired.woken)
+        };
+        self.node.client.hub.publish(store, hints);
+        Ok(needing.next)
     }
 }
 
@@ -205,11 +221,50 @@ mod tests {
         assert_eq!(repaired(&recorder), 1);
         let errors = errors.0.lock().unwrap().clone();
         assert!(
-            errors.contains("repaired a join with a wrong count"),
+            errors.contains("repaired an instance that nothing would have woken"),
             "{errors}"
         );
         assert!(errors.contains(&format!("instance={id}")), "{errors}");
         runtime.block_on(harness.run());
         runtime.block_on(async { harness.expect(id).await.is_done() });
+    }
+
+    #[tokio::test]
+    async fn the_first_walk_comes_soon_after_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("outlast.db");
+        let store = outlast_sqlite::Sqlite::open(&file).unwrap();
+        let row = outlast_core::NewInstance::new("lost", "run", outlast_core::Json::null());
+        outlast_core::Store::insert(&store, vec![row], None)
+            .await
+            .unwrap();
+        let database = rusqlite::Connection::open(&file).unwrap();
+        let lost = "update instances set status = 'awaiting_signal', awaits = '[]'";
+        database.execute(lost, []).unwrap();
+        let node = Node::new(
+            Client::new(store.clone()),
+            Settings::default(),
+            Registry::default(),
+            Provided::default(),
+            None,
+        );
+        let begun = tokio::time::Instant::now();
+        let walk = tokio::spawn(Reconciler::new(Arc::new(node)).run());
+        let recorded = async || {
+            let operations = outlast_core::Inspect::operations(&store, None)
+                .await
+                .unwrap();
+            operations.first().map(|it| (it.verb, it.by.clone()))
+        };
+        while recorded().await.is_none() {
+            assert!(
+                begun.elapsed() < WALK_INTERVAL / 2,
+                "the walk has not begun"
+            );
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let by_itself = (outlast_core::Verb::Repair, OPERATOR.to_owned());
+        assert_eq!(recorded().await, Some(by_itself));
+        walk.abort();
     }
 }

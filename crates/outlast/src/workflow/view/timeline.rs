@@ -211,7 +211,7 @@ fn applied_by(
     let policy = match operation.verb {
         Verb::Cancel => ClosePolicy::RequestCancel,
         Verb::Terminate => ClosePolicy::Terminate,
-        Verb::Retry | Verb::Pause | Verb::Resume | Verb::Delete => return None,
+        Verb::Retry | Verb::Pause | Verb::Resume | Verb::Delete | Verb::Repair => return None,
     };
     Some((operation, operation.instance?, policy))
 }

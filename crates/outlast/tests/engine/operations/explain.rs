@@ -5,8 +5,12 @@
 use crate::support::{LONG, eventually, insert, on_both_stores};
 use outlast::machine::wait_for_named;
 use outlast::prelude::*;
-use outlast::store::{ClaimRequest, Inspect, MachineOffer, MachineVersion, NewWorker, Store};
-use outlast::{Client, Handle, Note};
+use outlast::store::{
+    ChildRange, ClaimRequest, Commit, Flowing, Inspect, JoinSet, JoinSets, Json, Liveness,
+    MachineOffer, MachineVersion, NewInstance, NewWorker, Park, RepairAnswer, RepairNeed, Store,
+    Verb,
+};
+use outlast::{Client, Handle, InstanceId, Note, Status};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -19,6 +23,7 @@ on_both_stores!(
     explain_names_the_worker_of_a_running_instance,
     explain_says_that_the_claim_of_a_dead_worker_waits_for_the_reaper,
     explain_says_how_an_instance_has_ended,
+    explain_says_that_an_instance_needs_a_repair_and_how,
 );
 
 #[derive(Clone, Default)]
@@ -180,6 +185,77 @@ async fn explain_shows_the_time_and_the_error_of_a_retry<S: Store + Inspect + Cl
         text == "retries step retry_later in 59 min (attempt 2): last error not yet"
     })
     .await;
+}
+
+/// Makes an instance that nothing would wake: it waits for a child that it has not started.
+async fn lost(store: &impl Store) -> InstanceId {
+    let worker = NewWorker {
+        name: "loser".into(),
+        host: "here".into(),
+        version: "1".into(),
+        queues: vec!["lost".into()],
+        machines: Vec::new(),
+        lease: LONG,
+    };
+    let worker = store.register(worker).await.unwrap();
+    let row = NewInstance::new("lost", "run", Json::null()).queue("lost");
+    store.insert(vec![row], None).await.unwrap();
+    let request = ClaimRequest {
+        worker,
+        queue: "lost".into(),
+        machines: [MachineVersion::new("lost", 1)].into(),
+        max: 1,
+    };
+    let claim = store.claim(request).await.unwrap().claims.remove(0);
+    let set = JoinSet {
+        ranges: vec![ChildRange::whole(1)],
+        children: Vec::new(),
+        count: 1,
+    };
+    let park = Park {
+        join_sets: Some(JoinSets::one(set)),
+        ..Park::default()
+    };
+    let waits = outlast::store::Outcome::Flow {
+        children: Vec::new(),
+        window: None,
+        then: Flowing::Park(park),
+    };
+    let commits = vec![Commit::of(&claim, waits)];
+    store.commit(commits.into()).await.unwrap();
+    store.deregister(worker).await.unwrap();
+    claim.id
+}
+
+async fn explain_says_that_an_instance_needs_a_repair_and_how<S: Store + Inspect + Clone>(
+    store: S,
+) {
+    let id = lost(&store).await;
+    let client = Client::new(store);
+    let admin = client.admin();
+    let get = async || client.find(id).await.unwrap().unwrap();
+    assert_eq!(
+        admin.explain(&get().await).await.unwrap(),
+        format!(
+            "needs a repair: an awaited child has ended without waking it, and nothing would wake it; run `outlast repair {id}`"
+        )
+    );
+    let liveness = admin.liveness(&get().await).await.unwrap();
+    assert_eq!(liveness, Liveness::RepairNeeded);
+    let note = || Note::by("ada");
+    let repaired = RepairAnswer::Repaired(RepairNeed::ChildrenFinished);
+    assert_eq!(admin.repair(id, note()).await.unwrap(), repaired);
+    let not_needed = RepairAnswer::NotNeeded(Status::Runnable);
+    assert_eq!(admin.repair(id, note()).await.unwrap(), not_needed);
+    let liveness = admin.liveness(&get().await).await.unwrap();
+    assert_eq!(liveness, Liveness::Queued);
+    let missing = admin.repair(InstanceId(999_999), note()).await.unwrap();
+    assert_eq!(missing, RepairAnswer::NotFound);
+    let operations = admin.operations(Some(id)).await.unwrap();
+    let [operation] = &operations[..] else {
+        panic!("one repair is recorded: {operations:?}");
+    };
+    assert_eq!((operation.verb, &operation.by[..]), (Verb::Repair, "ada"));
 }
 
 async fn explain_names_the_worker_of_a_running_instance<S: Store + Inspect + Clone>(store: S) {

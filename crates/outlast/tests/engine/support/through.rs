@@ -7,11 +7,12 @@ use outlast::store::{
     Answer, Cancelled, CascadeRequest, Cascaded, Child, ClaimOffer, ClaimRef, ClaimRequest,
     Claimed, CollectRequest, Collected, Commit, Committed, Count, DeleteAnswer, Delivered, Error,
     Event, Extent, Family, Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts,
-    Inspect, Instance, InstanceId, Invalid, ListRequest, Listen, NewInstance, NewSignal, NewWorker,
-    Note, Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, ReconcileRequest,
-    Reconciled, Release, Released, Result, Retried, RoundSummary, Rows, RunStats, RunSummary,
-    Signal, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Status, StepCountRequest,
-    StepCounts, Store, Terminated, TimedOut, Timestamp, Update, View, Worker, WorkerId, WriteCheck,
+    Inspect, Instance, InstanceId, Invalid, ListRequest, Listen, NeedingRepair, NewInstance,
+    NewSignal, NewWorker, Note, Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped,
+    Release, Released, RepairScope, Repaired, Result, Retried, RoundSummary, Rows, RunStats,
+    RunSummary, Signal, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Status,
+    StepCountRequest, StepCounts, Store, Terminated, TimedOut, Timestamp, Update, View, Worker,
+    WorkerId, WriteCheck,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -298,8 +299,8 @@ impl<S: Store + Inspect> Store for Through<S> {
         self.call("collect", self.store.collect(request)).await
     }
 
-    async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled> {
-        self.call("reconcile", self.store.reconcile(request)).await
+    async fn repair(&self, ids: Vec<InstanceId>, note: Note) -> Result<Repaired> {
+        self.call("repair", self.store.repair(ids, note)).await
     }
 
     async fn add_run_stats(&self, stats: RunStats) -> Result<()> {
@@ -445,6 +446,11 @@ impl<S: Store + Inspect> Inspect for Through<S> {
 
     async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
         self.store.run_stats(since).await
+    }
+
+    async fn needing_repair(&self, scope: RepairScope) -> Result<NeedingRepair> {
+        let found = self.store.needing_repair(scope);
+        self.call("needing_repair", found).await
     }
 
     async fn doctor(&self) -> Result<Vec<outlast::store::Finding>> {

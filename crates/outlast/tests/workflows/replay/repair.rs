@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use outlast::{InstanceId, Status};
-use outlast_core::ReconcileRequest;
+use outlast_core::{Note, RepairScope};
 
 on_both_stores!(
     the_reconciler_finds_nothing_where_nothing_is_wrong,
@@ -18,11 +18,18 @@ fn waits_for_two() -> Script {
 }
 
 async fn repaired(ground: &Ground) -> Vec<InstanceId> {
-    let request = ReconcileRequest {
+    let page = RepairScope::Page {
         after: None,
         max: 1_000,
     };
-    ground.store.reconcile(request).await.unwrap().joins
+    let needing = ground.store.needing_repair(page).await.unwrap().found;
+    let ids: Vec<InstanceId> = needing.into_iter().map(|(id, _)| id).collect();
+    ground
+        .store
+        .repair(ids.clone(), Note::by("reconciler"))
+        .await
+        .unwrap();
+    ids
 }
 
 async fn the_reconciler_finds_nothing_where_nothing_is_wrong(ground: Ground) {

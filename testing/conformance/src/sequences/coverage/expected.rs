@@ -57,7 +57,7 @@ pub(super) const EXPECTED: [&str; 72] = [
     "delete: deleted, delete: not ended, delete: parent lives, delete: cascading, delete: not found",
     "pause: changed, pause: as it was",
     "resume: changed, resume: as it was",
-    "reconcile: looked",
+    "needing repair: looked, repair: not needed",
     "count_by_step: some, count_by_step: more, rounds: some, record: recorded",
     "search: some, search: none, search: more",
     "join: one less, join: one more again, join: released",

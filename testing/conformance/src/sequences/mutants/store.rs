@@ -270,8 +270,8 @@ impl Store for Mutant {
         collected
     }
 
-    async fn reconcile(&self, request: ReconcileRequest) -> Result<Reconciled> {
-        self.model.reconcile(request).await
+    async fn repair(&self, ids: Vec<InstanceId>, note: Note) -> Result<Repaired> {
+        self.model.repair(ids, note).await
     }
 
     async fn cancel(&self, ids: Vec<InstanceId>, extent: Extent, note: Note) -> Result<Cancelled> {
@@ -499,6 +499,10 @@ impl Inspect for Mutant {
 
     async fn run_stats(&self, since: Timestamp) -> Result<RunStats> {
         self.model.run_stats(since).await
+    }
+
+    async fn needing_repair(&self, scope: RepairScope) -> Result<NeedingRepair> {
+        self.model.needing_repair(scope).await
     }
 
     async fn doctor(&self) -> Result<Vec<outlast_core::Finding>> {

@@ -4,7 +4,7 @@ use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
     Claim, ClaimRef, ClaimRequest, CollectRequest, Collected, Committed, Delivered, Error,
-    ErrorKind, Inserted, Inserts, MachineVersion, Outcome, Release, Released, Scope,
+    ErrorKind, Inserted, Inserts, MachineVersion, Outcome, Release, Released, RepairScope, Scope,
     SignalOrInsert, Start, Status,
 };
 use std::time::Duration;
@@ -184,7 +184,7 @@ fn outcome_by_turns(turn: usize, claim: &Claim) -> Outcome {
     }
 }
 
-/// I2: every instance ends, and the reconciler finds nothing to repair.
+/// I2: every instance ends, and nothing needs a repair.
 pub async fn a_mixed_workload_ends_with_nothing_to_repair(subject: &Subject) {
     let rows = (0..60).map(|n| match n % 4 {
         0 => task().partition_key(format!("p{}", n % 3)),
@@ -259,13 +259,13 @@ async fn end_all(subject: &Subject) {
     assert_eq!(nothing, Collected::default());
 }
 
-pub async fn a_reconcile_goes_page_by_page(subject: &Subject) {
+pub async fn a_search_for_repairs_goes_page_by_page(subject: &Subject) {
     let ids = subject.insert_all(tasks(5)).await;
     let mut after = None;
     for expected in [Some(ids[1]), Some(ids[3]), None] {
-        let request = outlast_core::ReconcileRequest { after, max: 2 };
-        let page = subject.store.reconcile(request).await.unwrap();
-        assert_eq!((page.joins, page.holds), (vec![], vec![]));
+        let scope = RepairScope::Page { after, max: 2 };
+        let page = subject.store.needing_repair(scope).await.unwrap();
+        assert_eq!(page.found, []);
         assert_eq!(page.next, expected);
         after = page.next;
     }

@@ -6,8 +6,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, Barrier, Claim, ClosePolicy, CollectRequest, Instance, InstanceId, Joined, ReapRequest,
-    ReconcileRequest, Status, Until, WorkerId,
+    Answer, Barrier, Claim, ClosePolicy, CollectRequest, Instance, InstanceId, Joined, Note,
+    ReapRequest, RepairAnswer, RepairNeed, Status, Until, WorkerId,
 };
 
 /// The barrier of a park that waits for `count` children.
@@ -522,8 +522,8 @@ pub async fn a_workflow_waits_for_all_children_in_a_window(subject: &Subject) {
     assert_eq!((barrier.window, barrier.joined), (None, Some(Joined::All)));
 }
 
-/// The reconciler normally finds nothing. This workflow waits for more children than it has.
-pub async fn the_reconciler_wakes_a_workflow_without_live_awaited_children(subject: &Subject) {
+/// A search for repairs normally finds nothing. This workflow waits for more children than it has.
+pub async fn a_repair_wakes_a_workflow_without_live_awaited_children(subject: &Subject) {
     let (worker, claim, children) = two_rounds(subject).await;
     subject.finish_all(&children[..2]).await;
     let status = subject
@@ -532,13 +532,12 @@ pub async fn the_reconciler_wakes_a_workflow_without_live_awaited_children(subje
     assert_eq!(status, Status::AwaitingChildren);
     subject.pass(seconds(1));
     let before = subject.get(claim.id).await;
-    let everything = ReconcileRequest {
-        after: None,
-        max: 1_000,
-    };
-    let found = subject.store.reconcile(everything).await.unwrap();
-    assert_eq!((found.joins, found.holds), (vec![claim.id], vec![]));
-    assert!(found.woken.contains(QUEUE));
+    let need = RepairNeed::ChildrenFinished;
+    assert_eq!(subject.needing_repair().await, [(claim.id, need)]);
+    let note = Note::by("reconciler");
+    let repaired = subject.store.repair(vec![claim.id], note).await.unwrap();
+    assert_eq!(repaired.answers, [RepairAnswer::Repaired(need)]);
+    assert!(repaired.woken.contains(QUEUE));
     let expected = Instance {
         status: Status::Runnable,
         barrier: Some(Barrier {
@@ -557,7 +556,7 @@ pub async fn the_reconciler_wakes_a_workflow_without_live_awaited_children(subje
 }
 
 /// The count of a workflow may differ from the number of live children.
-pub async fn the_reconciler_leaves_the_counts_of_workflows_alone(subject: &Subject) {
+pub async fn a_search_for_repairs_leaves_the_counts_of_workflows_alone(subject: &Subject) {
     let (_, claim, children) = two_rounds(subject).await;
     subject.commit(&children[0], stop()).await;
     let until = for_ends(&[1, 2], &ids_of(&children[1..]), 1);

@@ -3,8 +3,8 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    Answer, CancelAnswer, Claim, Delivery, Due, Instance, InstanceId, Joined, Park,
-    ReconcileRequest, Scope, SignalOrInsert, Status, TerminateAnswer, WorkerId,
+    Answer, CancelAnswer, Claim, Delivery, Due, Instance, InstanceId, Joined, Park, RepairAnswer,
+    RepairNeed, Scope, SignalOrInsert, Status, TerminateAnswer, WorkerId,
 };
 
 /// A member of the group that a park waits for.
@@ -474,19 +474,17 @@ pub async fn groups_that_cannot_be_counted_are_rejected(subject: &Subject) {
 }
 
 /// The woken workflow checks for itself what is missing.
-pub async fn the_reconciler_wakes_a_group_whose_finished_child_was_not_counted(subject: &Subject) {
+pub async fn a_repair_wakes_a_group_whose_finished_child_was_not_counted(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(1)).await;
     let children = subject.claim(worker, 9).await;
     subject.commit(&children[0], done()).await;
     // The result of a lost count: the workflow waits for a child that has finished.
     let until = all_of(for_anything(for_ends(&[1], &[], 1)));
     subject.commit(&claim, park(until)).await;
-    let everything = ReconcileRequest {
-        after: None,
-        max: 1_000,
-    };
-    let found = subject.store.reconcile(everything).await.unwrap();
-    assert_eq!(found.joins, [claim.id]);
+    let need = RepairNeed::ChildrenFinished;
+    assert_eq!(subject.needing_repair().await, [(claim.id, need)]);
+    let answer = subject.repair(claim.id).await;
+    assert_eq!(answer, RepairAnswer::Repaired(need));
     let row = subject.get(claim.id).await;
     assert_eq!((row.status, row.needs_all), (Status::Runnable, false));
     assert_eq!(row.await_deadline, None);

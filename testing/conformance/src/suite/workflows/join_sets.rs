@@ -5,7 +5,7 @@
 use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
-    ChildRange, Claim, InstanceId, JoinProgress, JoinSet, Joined, ReconcileRequest, Status,
+    ChildRange, Claim, InstanceId, JoinProgress, JoinSet, Joined, RepairAnswer, RepairNeed, Status,
     WorkerId,
 };
 
@@ -288,7 +288,7 @@ pub async fn the_largest_allowed_number_of_join_sets_is_counted(subject: &Subjec
     assert_eq!(subject.status(id).await, Status::Runnable);
 }
 
-pub async fn the_reconciler_wakes_a_workflow_whose_join_set_has_no_live_child(subject: &Subject) {
+pub async fn a_repair_wakes_a_workflow_whose_join_set_has_no_live_child(subject: &Subject) {
     let (worker, claim) = subject.flowing(tasks(3)).await;
     let children = subject.claim(worker, 9).await;
     subject.commit(&children[2], done()).await;
@@ -299,12 +299,10 @@ pub async fn the_reconciler_wakes_a_workflow_whose_join_set_has_no_live_child(su
     };
     let sets = vec![of(&children, &[0, 1]), unseen];
     subject.commit(&claim, park(for_join_sets(sets))).await;
-    let everything = ReconcileRequest {
-        after: None,
-        max: 1_000,
-    };
-    let found = subject.store.reconcile(everything).await.unwrap();
-    assert_eq!(found.joins, [claim.id]);
+    let need = RepairNeed::ChildrenFinished;
+    assert_eq!(subject.needing_repair().await, [(claim.id, need)]);
+    let answer = subject.repair(claim.id).await;
+    assert_eq!(answer, RepairAnswer::Repaired(need));
     let row = subject.get(claim.id).await;
     assert_eq!((row.status, left(&row)), (Status::Runnable, vec![2, 1]));
     assert_eq!(joined(&row), Some(Joined::All));
