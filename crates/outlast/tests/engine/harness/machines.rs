@@ -8,8 +8,8 @@ use outlast::store::{ManualClock, Store};
 use outlast::testing::{Harness, HarnessBuilder, Point, RunReport};
 use outlast::{Job, JobError, Status, StepError};
 use outlast_postgres::Postgres;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Makes a test for each store from every function named. Each function takes a builder.
 macro_rules! on_both_harnesses {
@@ -39,6 +39,7 @@ on_both_harnesses!(
     a_step_runs_once_when_its_worker_dies_before_it,
     a_step_runs_twice_when_its_worker_dies_before_the_commit,
     a_step_runs_once_when_its_worker_dies_after_the_commit,
+    after_a_crash_the_whole_step_runs_again,
     children_and_jobs_run_in_every_queue,
     a_failed_expectation_shows_the_actual_instance,
     run_all_panics_when_a_machine_waits_again_and_again,
@@ -241,6 +242,59 @@ async fn a_step_runs_twice_when_its_worker_dies_before_the_commit(builder: Harne
 async fn a_step_runs_once_when_its_worker_dies_after_the_commit(builder: HarnessBuilder) {
     let charged = charge_with_a_crash(builder, Point::AfterCommit).await;
     assert_eq!(charged, ((0, 1), 1));
+}
+
+/// Writes what its step does, before and after inner awaits.
+#[derive(Default)]
+struct Bundle {
+    effects: Arc<Mutex<Vec<&'static str>>>,
+}
+
+#[steps]
+enum Bundled {
+    All,
+    After,
+}
+
+impl Machine for Bundle {
+    const NAME: &'static str = "bundle";
+    type State = Bundled;
+    type Output = ();
+
+    async fn step(&self, state: Bundled, cx: &Context) -> StepResult<Self> {
+        let effect = |effect| self.effects.lock().unwrap().push(effect);
+        match state {
+            Bundled::All => {
+                effect("first");
+                tokio::task::yield_now().await;
+                effect("second");
+                // Also an await of the database.
+                cx.client().admin().now().await?;
+                effect("third");
+                next(Bundled::After)
+            }
+            Bundled::After => {
+                effect("after");
+                done(())
+            }
+        }
+    }
+}
+
+/// Section 1 of docs/specification.md: no part of a step is remembered, so all of it runs again.
+async fn after_a_crash_the_whole_step_runs_again(builder: HarnessBuilder) {
+    let machine = Bundle::default();
+    let effects = machine.effects.clone();
+    let mut harness = builder.register(machine).build().await.unwrap();
+    let bundle = harness.start(Bundle::with(Bundled::All)).await.unwrap();
+    harness.crash::<Bundle>("all", Point::BeforeCommit);
+    let report = harness.run().await;
+    assert_eq!((report.crashes, report.done), (1, 1));
+    harness.expect(&bundle).await.is_done();
+    let expected = [
+        "first", "second", "third", "first", "second", "third", "after",
+    ];
+    assert_eq!(*effects.lock().unwrap(), expected);
 }
 
 struct Sum;
