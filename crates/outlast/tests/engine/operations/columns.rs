@@ -14,6 +14,7 @@ use std::time::Duration;
 
 on_both_databases!(
     a_row_per_instance_has_the_specified_columns,
+    a_row_has_the_specified_defaults,
     a_row_per_signal_has_the_specified_columns,
 );
 
@@ -326,6 +327,21 @@ async fn a_row_per_instance_has_the_specified_columns<S: Store + Inspect + Clone
         &[("correlation_key", "k2"), ("correlation_guard", "null")],
     )
     .await;
+}
+
+async fn a_row_has_the_specified_defaults<S: Store + Inspect + Clone>(store: S, raw: Raw) {
+    let id = insert(&store, NewInstance::new("task", "start", json("{}"))).await;
+    let defaults = [
+        ("machine_version", "1"),
+        ("status", "runnable"),
+        ("queue", "default"),
+        ("priority", "0"),
+        ("attempt", "0"),
+        ("children_pending", "0"),
+        ("correlation_guard", "null"),
+    ];
+    raw.is(id, &defaults).await;
+    assert!(raw.holds(id, "eligible_at = inserted_at").await);
 }
 
 async fn a_row_per_signal_has_the_specified_columns<S: Store + Inspect + Clone>(
