@@ -401,3 +401,11 @@ async fn a_timeout_can_meet_a_park_and_the_end_of_a_child() {
     ];
     hold_trios(Start::Flowing, &trios).await;
 }
+
+/// A timeout that reads before it locks reports the end of a workflow that has parked since.
+#[tokio::test]
+async fn a_time_out_that_does_not_lock_first_is_caught() {
+    let park = [commit(0, ParkForEnds)];
+    let scenario = Scenario::new(Start::Flowing, &[&park, &[TimeOut(1)]]).briefly();
+    catch("time-out-does-not-lock", scenario, &["I3: untrue answer"]).await;
+}
