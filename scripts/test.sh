@@ -12,7 +12,7 @@
 # OUTLAST_TEST_POSTGRES_URL   a server to use instead of starting one
 # OUTLAST_PG_BIN              the folder of the PostgreSQL programs to start
 # OUTLAST_TEST_PGBOUNCER      the pgbouncer program, if it is in an unusual place
-# OUTLAST_TEST_CHROMIUM       the Chromium program, if it is in an unusual place
+# OUTLAST_TEST_CHROMIUM       the Chromium program, if it is in an unusual place; none to skip its tests
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/machine.sh
@@ -26,8 +26,10 @@ main() {
     offer_pgbouncer
     offer_patroni
     offer_faketime
-    offer_chromium
+    # The everyday run has no tests in a browser.
+    [ $# -eq 0 ] || offer_chromium
     run_tests "$@"
+    [ $# -gt 0 ] || say "SKIPPED: the dashboard in a browser, and other long tests; --all runs them"
 }
 
 # While a disk still writes out a fresh build, fsync takes seconds, longer than the leases in

@@ -117,6 +117,10 @@ pub fn quoted(stored: &str) -> String {
 /// Returns the text of a key that is stored as it is.
 fn stored_as_is(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
+    #[cfg(outlast_mutants)]
+    if crate::mutant::is("control-characters-are-stored-as-they-are") {
+        return Some(text);
+    }
     (is_plain(text) || !text.chars().any(char::is_control)).then_some(text)
 }
 
@@ -148,6 +152,11 @@ impl fmt::Debug for KeyText {
 
 impl From<&[u8]> for KeyText {
     fn from(bytes: &[u8]) -> KeyText {
+        #[cfg(outlast_mutants)]
+        if std::str::from_utf8(bytes).is_err() && crate::mutant::is("bytes-are-replaced") {
+            let text = String::from_utf8_lossy(bytes).replace('\u{fffd}', "?");
+            return KeyText::from(text.as_bytes());
+        }
         if let Some(text) = stored_as_is(bytes) {
             return KeyText(text.to_owned());
         }
@@ -163,6 +172,14 @@ impl From<&[u8]> for KeyText {
 
 impl From<String> for KeyText {
     fn from(text: String) -> KeyText {
+        #[cfg(outlast_mutants)]
+        if text.len() > 400 && crate::mutant::is("long-keys-are-cut") {
+            return KeyText(text.chars().take(400).collect());
+        }
+        #[cfg(outlast_mutants)]
+        if text.starts_with(MARK) && crate::mutant::is("what-looks-stored-is-stored") {
+            return KeyText(text);
+        }
         match stored_as_is(text.as_bytes()).is_some() || hex(&text).is_some() {
             true => KeyText(text),
             false => KeyText::from(text.as_bytes()),

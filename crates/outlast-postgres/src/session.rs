@@ -337,7 +337,13 @@ impl Session {
             });
         }
         if frame.last && !frame.alone {
-            messages.push(PipelineMessage::Plain("commit".into()));
+            let commit = "commit";
+            #[cfg(outlast_mutants)]
+            let commit = match outlast_core::mutant::is("transaction-stays-open") {
+                true => "commit and chain",
+                false => commit,
+            };
+            messages.push(PipelineMessage::Plain(commit.into()));
         }
         Ok(messages)
     }

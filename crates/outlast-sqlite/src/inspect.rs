@@ -248,6 +248,10 @@ pub(crate) fn all<T>(
     decode: fn(&Row<'_>) -> rusqlite::Result<T>,
 ) -> Result<Vec<T>, Fault> {
     let mut statement = tx.prepare_made(sql)?;
-    let rows = statement.query_map(values, decode)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let rows = statement
+        .query_map(values, decode)?
+        .collect::<rusqlite::Result<_>>()?;
+    #[cfg(test)]
+    crate::executed::record_run(sql, &statement);
+    Ok(rows)
 }

@@ -48,6 +48,8 @@
 mod decode;
 mod doctor;
 mod error;
+#[cfg(test)]
+mod executed;
 mod history_events;
 mod inspect;
 mod migrate;

@@ -83,7 +83,12 @@ const EDITS: &[outlast_core::mutant::Edit] = &[
     ("history-outlives-its-instance", sql!("collect/remove_events"), "where instance_id = ?1", "where false and instance_id = ?1"),
     ("repair-wakes-no-workflow", sql!("repair/set"), "filter (where child.finished_at is null) as live", "as live"),
 
+    // Views
+    ("unchanged-view-is-rewritten", sql!("history/publish"), "where views.data <> excluded.data", ""),
+    ("views-outlive-their-instance", sql!("collect/remove_views"), "where instance_id = ?1", "where false and instance_id = ?1"),
+
     // Timeouts
+    ("timeout-is-early", sql!("time_out/due"), "timeout_at, run_timeout_at) <= ?1", "timeout_at, run_timeout_at) <= ?1 + 1000000"),
     ("timeout-keeps-the-revision", sql!("time_out/fail"), "revision = revision + 1,", "revision = revision,"),
     ("new-run-keeps-the-timeout", sql!("commit/continue_as_new"), "?4 + run_timeout_us", "run_timeout_at"),
 

@@ -99,6 +99,10 @@ impl<'c> DerefMut for Prepared<'_, 'c> {
 impl Drop for Prepared<'_, '_> {
     /// Returns the statement. It is reset by now: the rows that borrow it are dropped before it.
     fn drop(&mut self) {
+        #[cfg(test)]
+        if let Some(Ready { sql, statement }) = &self.statement {
+            crate::executed::record_run(sql, statement);
+        }
         self.ready.borrow_mut().extend(self.statement.take());
     }
 }

@@ -35,6 +35,7 @@
 //! A subject may carry a [guard](Subject::guarded_by) such as a temporary folder. It may also have
 //! a [cleanup](Subject::cleaned_by), which is awaited after a rule has held or failed.
 
+mod breadth;
 mod model;
 pub mod repairs;
 mod rules;
@@ -43,6 +44,7 @@ mod subject;
 pub mod suite;
 mod vocabulary;
 
+pub use breadth::try_broad_rules;
 pub use model::Model;
 #[doc(hidden)]
 pub use rules::compiled;

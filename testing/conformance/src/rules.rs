@@ -463,6 +463,7 @@ macro_rules! every_rule {
                     an_operators_retry_does_not_take_the_key_back,
                     a_scope_with_the_status_failed_holds_the_key_through_a_failure,
                     an_endless_scope_holds_the_key_until_the_instance_is_collected,
+                    a_time_window_in_a_key_lets_work_start_once_in_each_window,
                     the_scope_of_the_holder_decides,
                     a_claim_at_insert_keeps_the_key_when_its_scope_allows,
                     a_duplicate_writes_nothing,

@@ -106,6 +106,8 @@ impl Report {
             ("ended before their place", figures.never_started),
             ("timeouts", figures.timeouts),
             ("latest timeout, ms", figures.latest_timeout_ms),
+            ("instances that took too long", figures.timed_out),
+            ("latest of these, ms", figures.latest_timed_out_ms),
             ("workflows", figures.workflows),
             ("runs begun anew", figures.continued_as_new),
             ("steps of workflows run", figures.flow_effects),

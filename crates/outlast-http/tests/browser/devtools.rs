@@ -31,28 +31,43 @@ pub(crate) struct Link {
     events: Mutex<Vec<Value>>,
 }
 
-/// Returns the path of Chromium, from `OUTLAST_TEST_CHROMIUM` or `PATH`.
-pub(crate) fn chromium() -> Option<PathBuf> {
+/// Returns the path of Chromium, from `OUTLAST_TEST_CHROMIUM` or `PATH`. Returns `None` if the
+/// variable is `none`: then the tests are skipped.
+///
+/// # Panics
+///
+/// When there is no Chromium. A test that passes without it would prove nothing.
+fn chromium() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("OUTLAST_TEST_CHROMIUM") {
-        return Some(named.into());
+        if named == "none" {
+            return None;
+        }
+        let program = PathBuf::from(named);
+        assert!(
+            program.is_file(),
+            "OUTLAST_TEST_CHROMIUM names no file: {}",
+            program.display()
+        );
+        return Some(program);
     }
-    let path = std::env::var_os("PATH")?;
-    let mut folders = std::env::split_paths(&path);
-    folders.find_map(|folder| {
-        let names = ["chromium", "chromium-browser", "google-chrome"];
-        names
-            .map(|name| folder.join(name))
-            .into_iter()
-            .find(|program| program.is_file())
-    })
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let mut programs =
+        std::env::split_paths(&path).flat_map(|folder| names.map(|it| folder.join(it)));
+    let program = programs.find(|program| program.is_file());
+    Some(program.expect(
+        "the dashboard's tests need Chromium, and none is on PATH: install it (on Debian as root: apt-get install \
+         chromium), name its path in OUTLAST_TEST_CHROMIUM, or skip them with OUTLAST_TEST_CHROMIUM=none",
+    ))
 }
 
 impl Browser {
-    /// Starts a browser. Prints a message and returns `None` where there is no Chromium.
+    /// Starts a browser. Prints a message and returns `None` where `OUTLAST_TEST_CHROMIUM=none`
+    /// skips these tests.
     pub(crate) fn start() -> Option<Browser> {
         let Some(program) = chromium() else {
             eprintln!(
-                "skipped: no Chromium on PATH; ./scripts/test.sh installs it, or name it in OUTLAST_TEST_CHROMIUM"
+                "SKIPPED, because OUTLAST_TEST_CHROMIUM is none: the dashboard is not tested"
             );
             return None;
         };

@@ -1,7 +1,8 @@
 //! Tests of the dashboard in a real browser: Debian's Chromium, with a real engine and router on
 //! this machine.
 //!
-//! Without Chromium every test says that it is skipped; `./scripts/test.sh` installs it. The tests
+//! Without Chromium every test fails; `./scripts/test.sh` installs it. With
+//! `OUTLAST_TEST_CHROMIUM=none` every test says that it is skipped. The tests
 //! write a picture of each screen to `target/screenshots`. The pictures in `docs/images` are
 //! copies.
 
@@ -47,7 +48,7 @@ struct Visit {
 }
 
 impl Visit {
-    /// Starts a browser; `None` where there is no Chromium.
+    /// Starts a browser; `None` where these tests are skipped.
     async fn start() -> Option<Visit> {
         let alone = ALONE.lock().await;
         let browser = Browser::start()?;

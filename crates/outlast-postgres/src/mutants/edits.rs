@@ -27,6 +27,8 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("timeout-keeps-the-revision", "time_out/fail", "revision = i.revision + 1,", "revision = i.revision,"),
     ("new-run-keeps-the-timeout", "commit/continue_as_new",
         "k.now + i.run_timeout_us * interval '1 microsecond'", "i.run_timeout_at"),
+    ("time-out-does-not-lock", "time_out/due", "   for no key update skip locked", ""),
+    ("timeout-is-early", "time_out/due", "<= outlast.now() and", "<= outlast.now() + interval '1 second' and"),
 
     // Defect 3: the fence.
     ("outcome-without-fence", "commit/advance", "and i.revision = o.revision and i.status = 'executing'", ""),
@@ -190,6 +192,15 @@ pub(crate) const EDITS: &[(&str, &str, &str, &str)] = &[
     ("reply-does-not-consume", "inbox/reply", "consumed_at = coalesce(s.consumed_at, outlast.now()),", ""),
     ("reply-forgets-when-it-was-consumed", "inbox/reply", "coalesce(s.consumed_at, outlast.now())", "outlast.now()"),
     ("retry-leaves-updates-open", "inbox/end_updates", "reply_kind = 'ended'", "reply_kind = null"),
+    // Views: of a lost claim, of an outcome that yields to a cancel, written again without a change,
+    // and without their instance.
+    ("view-without-fence", "history/publish", "and i.revision = o.revision and i.status = 'executing'", ""),
+    ("view-ignores-a-cancel", "history/publish",
+        "and (not o.yields or i.cancel_requested_at is null or i.cancel_answered)", ""),
+    ("unchanged-view-is-rewritten", "history/publish", "where v.data::text <> excluded.data::text", ""),
+    ("views-outlive-their-instance", "collect/collect",
+        "delete from outlast.views v using expired e where v.instance_id = any (array[e.id]) and e.has_history",
+        "delete from outlast.views v using expired e where v.instance_id = any (array[e.id]) and false"),
 
     // Error values: an end without its value, and a live instance with one.
     ("error-value-is-not-written", "commit/advance",

@@ -74,6 +74,16 @@ select format('I3: event %s of run %s is there, and instance %s is not', v.seq, 
   from outlast.events v
  where not exists (select from outlast.instances i where i.id = v.instance_id)
 union all
+-- The timeout of an instance is the last event of its history, if it has one.
+select format('I3: instance %s is %s with %L, and %s of its %s events are timeouts, the last at %s',
+              i.id, i.status, i.last_error, v.timeouts, i.events, v.last)
+  from outlast.instances i
+ cross join lateral (select count(*) as timeouts, max(v.seq) as last
+                       from outlast.events v
+                      where v.instance_id = i.id and v.run = i.run and v.kind = 'timed_out') v
+ where (v.timeouts = 1) <> (i.status = 'failed' and i.last_error like 'timed out%' and i.events > 0)
+    or v.timeouts > 1 or v.last <> i.events
+union all
 select format('I6: instance %s has left its round, and child %s of it lives', p.id, c.id)
   from outlast.instances p
   join outlast.instances c on c.parent_id = p.id and c.parent_round = p.round

@@ -20,8 +20,8 @@ const CHILD_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The state in which a scenario starts.
 ///
-/// In the starts of one instance, of a family and of a line, 0 has taken too long, and so has 2 of
-/// a family, before it. Only a time-out ends them for that.
+/// In the starts of one instance, of a family, of a workflow and of a line, 0 has taken too long,
+/// and so has 2 of a family, before it. Only a time-out ends them for that.
 ///
 /// Default: executing instances belong to a worker whose lease has expired.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -478,7 +478,7 @@ impl World {
     /// Inserts a workflow with one round for each child. The first child starts later, so that
     /// another worker claims it.
     async fn workflow(&self, stage: &mut Stage) {
-        self.insert(stage, 1, instance()).await;
+        self.insert(stage, 1, hurried(instance())).await;
         self.claim_into(stage, &[0]).await;
         let later = outlast_core::Start::After(Duration::from_secs(60));
         for child in [instance().start(later), instance()] {

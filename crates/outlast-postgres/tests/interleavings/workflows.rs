@@ -8,7 +8,7 @@
 //! - histories have exactly the reported events, numbered without gaps (I3).
 
 use crate::interleavings::act::Act::{
-    self, Claim, Collect, Deliver, DeliverFor, Fire, Reap, Retry,
+    self, Claim, Collect, Deliver, DeliverFor, Fire, Reap, Retry, TimeOut,
 };
 use crate::interleavings::act::Decision::{
     ContinueAsNew, Done, Fail, KeepFlow, ParkForAll, ParkForEnds, ParkForFirst, ParkForSets,
@@ -350,4 +350,62 @@ async fn events_written_for_a_lost_outcome_are_caught() {
     let park = beside_each_other(Start::Flowing, &[commit(0, ParkForEnds)], &[Reap(3)]);
     let recorded = ["I3: 1 has 1 events, and 0 were written"];
     catch("events-without-fence", park, &recorded).await;
+}
+
+/// Whichever comes first: a timeout that meets a running workflow makes its outcome a lost one, and
+/// the end of a child or a signal does not wake a workflow that has timed out.
+#[tokio::test]
+async fn a_timeout_can_meet_a_park_and_every_other_verb_on_a_workflow() {
+    let on_running = [
+        commit(0, ParkForEnds),
+        commit(0, ParkForFirst),
+        commit(0, ParkForSets),
+        commit(0, ParkForAll),
+        commit(0, KeepFlow),
+        commit(0, StartChildren),
+        commit(0, ContinueAsNew),
+        commit(0, Done),
+        commit(1, Done),
+        Deliver(0),
+        cancel([0]),
+        terminate([0]),
+        Reap(3),
+    ];
+    let on_parked = [
+        commit(1, Done),
+        commit(2, Fail),
+        both([2, 1]),
+        Deliver(0),
+        DeliverFor(0),
+        cancel([0]),
+        terminate([0]),
+        Fire,
+        Claim,
+        Retry(0),
+    ];
+    let timeout = TimeOut(1);
+    let mut scenarios = beside(Start::Flowing, &timeout, &on_running);
+    scenarios.extend(beside(Start::FlowParked, &timeout, &on_parked));
+    let needs_all = [commit(1, Done), Deliver(0), Fire];
+    scenarios.extend(beside(Start::FlowNeedsAll, &timeout, &needs_all));
+    hold(&briefly(scenarios)).await;
+}
+
+/// The outcome comes between the timeout and the end of a child, or after both.
+#[tokio::test]
+async fn a_timeout_can_meet_a_park_and_the_end_of_a_child() {
+    let park = || commit(0, ParkForEnds);
+    let trios = [
+        [park(), TimeOut(1), commit(1, Done)],
+        [park(), TimeOut(1), Deliver(0)],
+    ];
+    hold_trios(Start::Flowing, &trios).await;
+}
+
+/// A timeout that reads before it locks reports the end of a workflow that has parked since.
+#[tokio::test]
+async fn a_time_out_that_does_not_lock_first_is_caught() {
+    let park = [commit(0, ParkForEnds)];
+    let scenario = Scenario::new(Start::Flowing, &[&park, &[TimeOut(1)]]).briefly();
+    catch("time-out-does-not-lock", scenario, &["I3: untrue answer"]).await;
 }

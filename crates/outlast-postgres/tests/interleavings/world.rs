@@ -236,9 +236,11 @@ impl World {
             .collect()
     }
 
-    /// The number of events of an instance in all its runs.
+    /// The number of events that commits have written for an instance, in all its runs. The store
+    /// adds the event of a timeout by itself.
     pub(crate) async fn events(&self, id: InstanceId) -> i64 {
-        let sql = "select count(*) from outlast.events where instance_id = $1";
+        let sql =
+            "select count(*) from outlast.events where instance_id = $1 and kind <> 'timed_out'";
         let sql = in_schema(sql, &self.schema);
         let row = self.monitor.query_one(&sql, &[&id.0]).await;
         row.expect("the events are counted").get(0)

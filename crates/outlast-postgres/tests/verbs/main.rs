@@ -5,6 +5,8 @@
 
 mod bad_rows;
 mod examining;
+#[cfg(feature = "tokio-postgres")]
+mod executing;
 mod isolating;
 mod lock_order;
 mod replies;

@@ -96,6 +96,8 @@ impl Writer<'_> {
         // process writes then still join this transaction. A deferred transaction would fail at
         // its first write when another process has written since it read (docs/protocol.md, defect
         // 19).
+        #[cfg(outlast_mutants)]
+        self.roll_back();
         let begun = self
             .wait_for_the_disk(!alone)
             .and_then(|()| self.tx.execute("begin immediate"));
@@ -183,6 +185,10 @@ impl Writer<'_> {
         match committed {
             Ok(()) => {
                 self.transactions.fetch_add(1, Ordering::Relaxed);
+                #[cfg(outlast_mutants)]
+                if outlast_core::mutant::is("transaction-stays-open") {
+                    self.tx.execute("begin immediate")?;
+                }
             }
             // A failed commit can leave the transaction open. The next `begin` would fail then.
             Err(_) => self.roll_back(),

@@ -4,7 +4,7 @@
 use crate::site::{self, Site};
 use anyhow::{Context as _, Result};
 use futures_util::TryStreamExt;
-use outlast_core::{ClosePolicy, EventKind, Joined, Until};
+use outlast_core::{ClosePolicy, EventKind, Joined, TIMED_OUT, Until};
 use serde::Deserialize;
 
 /// One change.
@@ -67,6 +67,9 @@ pub(crate) struct Instance {
     /// For a workflow: its current run, and the number of events in it.
     pub(crate) run: i32,
     pub(crate) events: i32,
+    /// When it fails as timed out, over all its runs and because of its current run.
+    pub(crate) timeout_at: Option<i64>,
+    pub(crate) run_timeout_at: Option<i64>,
     /// Only for inserts.
     pub(crate) state: Option<String>,
 }
@@ -75,6 +78,17 @@ impl Instance {
     /// Returns whether its machine still has to answer a cancel.
     pub(crate) fn is_to_answer(&self) -> bool {
         self.cancelled && !self.answered
+    }
+
+    /// Returns when it fails as timed out, if it has not ended before.
+    pub(crate) fn times_out_at(&self) -> Option<i64> {
+        self.timeout_at.into_iter().chain(self.run_timeout_at).min()
+    }
+
+    /// Returns whether a timeout has ended it.
+    pub(crate) fn has_timed_out(&self) -> bool {
+        let error = self.error.as_deref().unwrap_or_default();
+        self.status == outlast::Status::Failed && error.starts_with(TIMED_OUT)
     }
 
     /// Returns the condition that wakes it from its last fan-out.

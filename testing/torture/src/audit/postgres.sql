@@ -33,6 +33,7 @@ begin
         'first_failure', row.first_failure, 'joined', row.joined,
         'cancelled', row.cancel_requested_at is not null, 'answered', row.cancel_answered, 'result', row.result::text,
         'error', left(row.last_error, 200), 'run', row.run, 'events', row.events,
+        'timeout_at', torture.us(row.timeout_at), 'run_timeout_at', torture.us(row.run_timeout_at),
         'state', case when tg_op = 'INSERT' then left(row.state::text, 1000) end)::text);
     return null;
 end

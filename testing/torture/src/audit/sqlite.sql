@@ -22,7 +22,8 @@ create trigger torture_instance_insert after insert on instances begin
         'first_failure', new.first_failure, 'joined', new.joined,
         'cancelled', json(iif(new.cancel_requested_at is not null, 'true', 'false')),
         'answered', json(iif(new.cancel_answered, 'true', 'false')), 'result', new.result,
-        'error', substr(new.last_error, 1, 200), 'run', new.run, 'events', new.events, 'state', substr(new.state, 1, 1000)));
+        'error', substr(new.last_error, 1, 200), 'run', new.run, 'events', new.events,
+        'timeout_at', new.timeout_at, 'run_timeout_at', new.run_timeout_at, 'state', substr(new.state, 1, 1000)));
 end;
 
 create trigger torture_instance_update after update on instances begin
@@ -39,7 +40,8 @@ create trigger torture_instance_update after update on instances begin
         'first_failure', new.first_failure, 'joined', new.joined,
         'cancelled', json(iif(new.cancel_requested_at is not null, 'true', 'false')),
         'answered', json(iif(new.cancel_answered, 'true', 'false')), 'result', new.result,
-        'error', substr(new.last_error, 1, 200), 'run', new.run, 'events', new.events, 'state', null));
+        'error', substr(new.last_error, 1, 200), 'run', new.run, 'events', new.events,
+        'timeout_at', new.timeout_at, 'run_timeout_at', new.run_timeout_at, 'state', null));
 end;
 
 create trigger torture_instance_delete after delete on instances begin
@@ -56,7 +58,8 @@ create trigger torture_instance_delete after delete on instances begin
         'first_failure', old.first_failure, 'joined', old.joined,
         'cancelled', json(iif(old.cancel_requested_at is not null, 'true', 'false')),
         'answered', json(iif(old.cancel_answered, 'true', 'false')), 'result', old.result,
-        'error', substr(old.last_error, 1, 200), 'run', old.run, 'events', old.events, 'state', null));
+        'error', substr(old.last_error, 1, 200), 'run', old.run, 'events', old.events,
+        'timeout_at', old.timeout_at, 'run_timeout_at', old.run_timeout_at, 'state', null));
 end;
 
 create trigger torture_event_insert after insert on events begin

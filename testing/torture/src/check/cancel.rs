@@ -9,13 +9,13 @@ use std::collections::HashMap;
 
 /// How long a child may outlive the instance that must end it: a cascade takes time when workers
 /// are killed.
-const OUTLIVES_MAX_US: i64 = 30_000_000;
+pub(super) const OUTLIVES_MAX_US: i64 = 30_000_000;
 
 /// The cancel of an instance, as far as it has been seen.
 #[derive(Default)]
 pub(super) struct CancelLife {
     /// When it was asked to cancel.
-    asked_at: Option<i64>,
+    pub(super) asked_at: Option<i64>,
     /// The claim that ran at that time. Its outcome may still ignore the cancel.
     running: Option<i64>,
     /// An outcome that is a violation unless a change at the same revision shows that it answers
@@ -23,7 +23,7 @@ pub(super) struct CancelLife {
     wrong: Option<(i64, String)>,
     /// Every permission to run a step.
     grants: Vec<Grant>,
-    ended_at: Option<i64>,
+    pub(super) ended_at: Option<i64>,
 }
 
 /// A worker may run a step: by a claim, or by an outcome that keeps the claim.
@@ -84,8 +84,10 @@ impl Checker {
             life.cancel.running = None;
         }
         let goes_on = row.visit != was.visit || matches!(row.status, Status::Done | Status::Failed);
-        let by_an_outcome =
-            was.status == Status::Executing && row.crashes == was.crashes && goes_on;
+        let by_an_outcome = was.status == Status::Executing
+            && row.crashes == was.crashes
+            && goes_on
+            && !row.has_timed_out();
         let unanswered = was.is_to_answer() && row.is_to_answer();
         if by_an_outcome && unanswered && life.cancel.running != Some(was.revision) {
             let (step, visit) = (&was.step, was.visit);

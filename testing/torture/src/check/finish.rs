@@ -30,6 +30,7 @@ impl Checker {
         }
         self.check_rounds();
         self.check_survivors(&lives);
+        self.check_timed_out(&lives);
         self.check_strays(&lives);
         self.check_signals(&lives);
         self.check_wakes();
@@ -112,6 +113,8 @@ impl Checker {
         };
         let failed = status == Status::Failed;
         let says_why = failed && fails_with.iter().any(|reason| error.contains(reason));
+        // Another check decides whether it was time.
+        let may_fail = may_fail || life.last.has_timed_out();
         if fails_with.is_empty() && failed && !may_fail {
             self.violate("I5", id, format!("failed: {error}"));
         }

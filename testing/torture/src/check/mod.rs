@@ -15,7 +15,8 @@
 //!   end.
 //! - I8: a partition key never has two executing instances; first claims are in order.
 //! - I9: a correlation key never has two holders.
-//! - I10: no claim before its time, no timeout before its deadline.
+//! - I10: no claim before its time, no timeout before its deadline. This holds for waits, joins,
+//!   instances and runs.
 //! - I11: in `stage.rs`, after the shutdown: nothing executing, no worker, no connection left.
 //! - I14: each history has no gaps and is never rewritten. A run begins after the end of the
 //!   previous one. A call has one answer: for a step, the result of one of its runs; for a child,
@@ -34,6 +35,7 @@ mod family;
 mod finish;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 mod workflows;
 
 pub(crate) use books::Books;
@@ -80,6 +82,9 @@ pub(crate) struct Figures {
     pub(crate) never_started: u64,
     pub(crate) timeouts: u64,
     pub(crate) latest_timeout_ms: u64,
+    /// Instances and runs that took too long.
+    pub(crate) timed_out: u64,
+    pub(crate) latest_timed_out_ms: u64,
     /// Claims reaped from workers that were dead, or seemed to be.
     pub(crate) recoveries: u64,
     /// The longest time from the death of a worker to the next claim of its instances.
@@ -242,6 +247,7 @@ impl Checker {
             round: row.round,
             at,
         };
+        self.check_parent_lives(&row);
         self.spawn(&row);
         let life = Life {
             token: row.state.as_deref().and_then(token),
@@ -270,6 +276,7 @@ impl Checker {
         }
         self.check_revision(&life.last, &row);
         self.follow_parent(&life, at, &row);
+        self.follow_timeout(&life.last, at, &row);
         if row.pending < 0 {
             self.violate("I6", id, "waits for fewer than no children");
         }
@@ -326,8 +333,8 @@ impl Checker {
             }
             return;
         }
-        // The steps of a workflow are checked against its history.
-        if is_outcome(was, row) && !is_flow(row) {
+        // A timeout is no outcome. The steps of a workflow are checked against its history.
+        if is_outcome(was, row) && !is_flow(row) && !row.has_timed_out() {
             self.figures.outcomes += 1;
             // A job does not answer a cancel itself.
             if row.machine == "errand" && row.status == Status::Cancelled {

@@ -2,6 +2,7 @@
 
 mod families;
 mod flows;
+mod timeouts;
 
 use super::{Books, Checker, Figures, Records, Violation};
 use crate::audit::{Change, Instance, Op, Signal, Subject};
@@ -132,6 +133,8 @@ impl History {
             error: None,
             run: 1,
             events: 0,
+            timeout_at: None,
+            run_timeout_at: None,
             state: Some(format!("{{\"token\":{token}}}")),
         };
         change(&mut row);

@@ -111,8 +111,12 @@ impl Checker {
         }
     }
 
-    /// Events are consecutive. The first one begins the run, and none follows the end.
+    /// Events are consecutive. The first one begins the run, and none follows the end. Only a
+    /// retried instance may time out before it begins the next run.
     fn check_place(&mut self, row: &Event) {
+        let life = self.lives.get(&row.instance);
+        let timed_out_again =
+            row.kind == EventKind::TimedOut && life.is_some_and(|life| life.retries > 0);
         let (run, seq) = (row.run, row.seq);
         let history = self.histories.get(&(row.instance, run));
         let (before, last) = history.map_or((0, None), |it| (it.events, it.last));
@@ -123,7 +127,7 @@ impl Checker {
         if (seq == 1) != (row.kind == EventKind::RunStarted) {
             wrong.push(format!("has {} as event {seq} of run {run}", row.kind));
         }
-        if let Some(last) = last.filter(|last| ends_run(*last)) {
+        if let Some(last) = last.filter(|last| ends_run(*last) && !timed_out_again) {
             wrong.push(format!("has {} after the {last} of run {run}", row.kind));
         }
         if before == 0 && run > 1 {
@@ -325,6 +329,10 @@ impl Checker {
         let error = row.error.as_deref().unwrap_or_default();
         let fits = match row.status {
             Status::Done => last == Some(EventKind::RunCompleted),
+            // A run that never began has no history.
+            Status::Failed if row.has_timed_out() => {
+                matches!(last, None | Some(EventKind::TimedOut))
+            }
             Status::Failed => last == Some(EventKind::RunFailed),
             // A terminated run records nothing, and a run that never began has no history.
             Status::Cancelled => {

@@ -23,12 +23,15 @@ impl Load {
 
     async fn start_family(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
-        let new = Family::with(Kin::Raise {
+        let mut new = Family::with(Kin::Raise {
             token,
             depth: random.u32(1..4),
             rounds: random.u32(1..3),
             doomed: false,
         });
+        if random.u32(..4) == 0 {
+            new = new.timeout(Duration::from_millis(random.u64(100..3_000)));
+        }
         let id = self.insert(token, new, None).await?;
         if let (Some(id), true) = (id, self.mix.operators && random.bool()) {
             self.follow(

@@ -10,14 +10,21 @@ impl Load {
     pub(super) async fn start_journey(&self, random: &mut fastrand::Rng) -> Result<()> {
         let token = self.token();
         let legs = random.u32(1..4);
-        let new = Journey::with(Trip {
+        let mut new = Journey::with(Trip {
             token,
             depth: random.u32(..3),
             leg: 1,
             legs,
         });
+        // Some take too long as a whole, and some in one of their runs.
+        let lot = random.u32(..6);
+        if lot == 0 {
+            new = new.timeout(Duration::from_millis(random.u64(100..4_000)));
+        } else if lot == 1 {
+            new = new.run_timeout(Duration::from_millis(random.u64(50..1_500)));
+        }
         let is_ended = self.mix.operators && random.u32(..3) == 0;
-        let result = (!is_ended).then(|| legs.to_string());
+        let result = (!is_ended && lot > 1).then(|| legs.to_string());
         let Some(id) = self.insert(token, new, result).await? else {
             return Ok(());
         };

@@ -227,6 +227,8 @@ fn child(
     match random.u32(..8) {
         0 => new = new.partition_key(format!("kin:{}", random.u64(..KEYS))),
         1 => new = new.key(format!("kin:{}", random.u64(..KEYS))),
+        // A doomed tree must not finish by itself.
+        2 if !doomed => new = new.timeout(Duration::from_millis(random.u64(20..1_000))),
         _ => {}
     }
     (new, waits)

@@ -11,7 +11,7 @@
 use super::{Chain, Effects, Hops, Paid, Payment, Sale};
 use outlast::prelude::*;
 use outlast::workflow::{Call, OneOf2, OneOf3};
-use outlast::{Durable, Job, JobError, Workflow};
+use outlast::{Durable, Job, JobError, New, Workflow};
 use outlast_core::ClosePolicy;
 
 pub(crate) struct Journey(pub(super) Effects);
@@ -144,8 +144,7 @@ impl Traveller<'_> {
         let Some(trip) = self.another() else {
             return self.step().await;
         };
-        let policy = ClosePolicy::ALL[self.random.usize(..3)];
-        let another = Journey::with(trip).on_parent_close(policy);
+        let another = self.hurried(Journey::with(trip));
         let result = self.flow.run(another).await;
         self.receive_all(result.map(|_| Vec::new()))
     }
@@ -154,8 +153,7 @@ impl Traveller<'_> {
         let Some(trip) = self.another() else {
             return self.rest().await;
         };
-        let policy = ClosePolicy::ALL[self.random.usize(..3)];
-        let another = Journey::with(trip).on_parent_close(policy);
+        let another = self.hurried(Journey::with(trip));
         let started = self.flow.spawn(another).await?;
         self.step().await?;
         let child = started.child();
@@ -344,6 +342,17 @@ impl Traveller<'_> {
             },
         };
         self.flow.run(Errand::with(task))
+    }
+
+    /// Gives it a close policy, and sometimes too little time.
+    fn hurried(&mut self, another: New<Journey>) -> New<Journey> {
+        let another = another.on_parent_close(ClosePolicy::ALL[self.random.usize(..3)]);
+        let within = Duration::from_millis(self.random.u64(20..1_500));
+        match self.random.u32(..6) {
+            0 => another.timeout(within),
+            1 => another.run_timeout(within),
+            _ => another,
+        }
     }
 
     /// Returns another journey, if the depth allows one.

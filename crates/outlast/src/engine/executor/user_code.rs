@@ -73,6 +73,8 @@ impl Executor {
         let failed = AttemptFailure::of(&failure);
         let code = machine.on_failure(failure, cx);
         let handled = self.guarded(machine, step, cx, held, code).await?;
+        #[cfg(outlast_mutants)]
+        let handled = handled.map(without_parks);
         Ok(match handled {
             Ok(decided) => (decided, failed),
             Err(second) => {
@@ -116,5 +118,18 @@ impl Executor {
             Ok(Err(panic)) => Err(Trouble::Failure(Failure::Panic(panic_message(&*panic)))),
             Err(_) => Err(Trouble::Failure(Failure::Timeout(machine.timeout))),
         })
+    }
+}
+
+/// A defect: `on_failure` can neither wait, nor start children, nor cancel.
+#[cfg(outlast_mutants)]
+fn without_parks(decided: Decided) -> Decided {
+    let is_other = matches!(
+        decided.outcome,
+        Outcome::Wait { .. } | Outcome::FanOut { .. } | Outcome::Cancel { .. }
+    );
+    match is_other && outlast_core::mutant::is("on-failure-only-ends-or-goes-on") {
+        true => Decided::of(Outcome::fail("the handler did not decide")),
+        false => decided,
     }
 }

@@ -42,6 +42,11 @@ impl Timers {
                     backoff.next()
                 }
             };
+            #[cfg(outlast_mutants)]
+            let next = match outlast_core::mutant::is("timers-are-late") {
+                true => next + Duration::from_millis(100),
+                false => next,
+            };
             tokio::select! {
                 biased;
                 () = self.node.stop.everything.cancelled() => return,

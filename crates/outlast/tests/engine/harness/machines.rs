@@ -8,8 +8,8 @@ use outlast::store::{ManualClock, Store};
 use outlast::testing::{Harness, HarnessBuilder, Point, RunReport};
 use outlast::{Job, JobError, Status, StepError};
 use outlast_postgres::Postgres;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Makes a test for each store from every function named. Each function takes a builder.
 macro_rules! on_both_harnesses {
@@ -39,6 +39,8 @@ on_both_harnesses!(
     a_step_runs_once_when_its_worker_dies_before_it,
     a_step_runs_twice_when_its_worker_dies_before_the_commit,
     a_step_runs_once_when_its_worker_dies_after_the_commit,
+    after_a_crash_the_whole_step_runs_again,
+    a_step_without_a_timeout_of_its_own_is_dropped_after_five_minutes,
     children_and_jobs_run_in_every_queue,
     a_failed_expectation_shows_the_actual_instance,
     run_all_panics_when_a_machine_waits_again_and_again,
@@ -241,6 +243,139 @@ async fn a_step_runs_twice_when_its_worker_dies_before_the_commit(builder: Harne
 async fn a_step_runs_once_when_its_worker_dies_after_the_commit(builder: HarnessBuilder) {
     let charged = charge_with_a_crash(builder, Point::AfterCommit).await;
     assert_eq!(charged, ((0, 1), 1));
+}
+
+/// Writes what its step does, before and after inner awaits.
+#[derive(Default)]
+struct Bundle {
+    effects: Arc<Mutex<Vec<&'static str>>>,
+}
+
+#[steps]
+enum Bundled {
+    All,
+    After,
+}
+
+impl Machine for Bundle {
+    const NAME: &'static str = "bundle";
+    type State = Bundled;
+    type Output = ();
+
+    async fn step(&self, state: Bundled, cx: &Context) -> StepResult<Self> {
+        let effect = |effect| self.effects.lock().unwrap().push(effect);
+        match state {
+            Bundled::All => {
+                effect("first");
+                tokio::task::yield_now().await;
+                effect("second");
+                // Also an await of the database.
+                cx.client().admin().now().await?;
+                effect("third");
+                next(Bundled::After)
+            }
+            Bundled::After => {
+                effect("after");
+                done(())
+            }
+        }
+    }
+}
+
+/// Section 1 of docs/specification.md: no part of a step is remembered, so all of it runs again.
+async fn after_a_crash_the_whole_step_runs_again(builder: HarnessBuilder) {
+    let machine = Bundle::default();
+    let effects = machine.effects.clone();
+    let mut harness = builder.register(machine).build().await.unwrap();
+    let bundle = harness.start(Bundle::with(Bundled::All)).await.unwrap();
+    harness.crash::<Bundle>("all", Point::BeforeCommit);
+    let report = harness.run().await;
+    assert_eq!((report.crashes, report.done), (1, 1));
+    harness.expect(&bundle).await.is_done();
+    let expected = [
+        "first", "second", "third", "first", "second", "third", "after",
+    ];
+    assert_eq!(*effects.lock().unwrap(), expected);
+}
+
+/// Never ends. It says how long it ran.
+struct Endless;
+
+/// The clock of the runtime jumps to the next timer while a step holds this.
+struct Jump {
+    begun: tokio::time::Instant,
+    ran: Arc<Mutex<Duration>>,
+}
+
+impl Jump {
+    fn new(ran: &Arc<Mutex<Duration>>) -> Jump {
+        tokio::time::pause();
+        Jump {
+            begun: tokio::time::Instant::now(),
+            ran: ran.clone(),
+        }
+    }
+}
+
+impl Drop for Jump {
+    fn drop(&mut self) {
+        *self.ran.lock().unwrap() = self.begun.elapsed();
+        tokio::time::resume();
+    }
+}
+
+#[steps]
+enum Forever {
+    Run,
+}
+
+impl Machine for Endless {
+    const NAME: &'static str = "endless";
+    type State = Forever;
+    type Output = ();
+
+    async fn step(&self, Forever::Run: Forever, cx: &Context) -> StepResult<Self> {
+        let _jump = Jump::new(&*cx.data::<Arc<Mutex<Duration>>>()?);
+        std::future::pending().await
+    }
+}
+
+#[job]
+async fn endless_job(_: (), ran: Data<Arc<Mutex<Duration>>>) -> Result<(), JobError> {
+    let _jump = Jump::new(&*ran);
+    std::future::pending().await
+}
+
+#[workflow]
+async fn endless_step(flow: Flow, _: (), ran: Data<Arc<Mutex<Duration>>>) -> FlowResult<()> {
+    let step = move || async move {
+        let _jump = Jump::new(&*ran);
+        std::future::pending::<Result<(), String>>().await
+    };
+    flow.step("endless", step).await
+}
+
+/// Section 4 of docs/specification.md: an engine must not run a step for ever.
+async fn a_step_without_a_timeout_of_its_own_is_dropped_after_five_minutes(
+    builder: HarnessBuilder,
+) {
+    let ran = Arc::new(Mutex::new(Duration::ZERO));
+    let builder = builder.register(Endless).register(endless_job);
+    let builder = builder.register(endless_step).provide(ran.clone());
+    let mut harness = builder.build().await.unwrap();
+    for kind in ["machine", "job", "workflow"] {
+        match kind {
+            "machine" => drop(harness.start(Endless::with(Forever::Run)).await.unwrap()),
+            "job" => drop(harness.start(endless_job::with(())).await.unwrap()),
+            _ => drop(harness.start(endless_step::with(())).await.unwrap()),
+        }
+        harness.run().await;
+        let ran = std::mem::take(&mut *ran.lock().unwrap());
+        assert!(
+            ran.abs_diff(5 * MINUTE) < Duration::from_secs(1),
+            "{kind}: {ran:?}"
+        );
+    }
 }
 
 struct Sum;

@@ -37,8 +37,12 @@ on_both_stores!(
 const POLL: Duration = MINUTE;
 /// Much shorter than the poll interval, and long enough for a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// How late a step may start on a busy machine. The tests print how late it was.
-const LATENESS_MAX: Duration = Duration::from_millis(500);
+/// The promised lateness of timers (docs/performance.md). It holds for the median of [`TIMERS`]
+/// timers: a pause of a busy machine makes a few of them late, and a slow engine makes all late.
+const LATENESS_MAX: Duration = Duration::from_millis(50);
+/// How late a single timer may be on a busy machine.
+const LATENESS_OF_ONE_MAX: Duration = Duration::from_millis(500);
+const TIMERS: u32 = 15;
 
 /// Returns the time of its last step, by the database's clock.
 #[derive(Clone)]
@@ -125,13 +129,46 @@ fn was_at_once(what: &str, since: Instant) {
     assert!(took < AT_ONCE, "{what} took {took:?}");
 }
 
-/// Prints how late the step ran. Checks that it was not early, and late by less than
-/// `LATENESS_MAX`.
-fn was_in_time(what: &str, due: Timestamp, ran: Timestamp) {
-    assert!(ran >= due, "{what} was {:?} early", due.since(ran));
-    let late = ran.since(due);
-    eprintln!("{what}: {late:?} late");
-    assert!(late < LATENESS_MAX, "{what} was {late:?} late");
+/// When the steps of several timers were due, and when they ran.
+struct Lateness {
+    what: &'static str,
+    late: Vec<Duration>,
+}
+
+impl Lateness {
+    fn of(what: &'static str) -> Lateness {
+        Lateness {
+            what,
+            late: Vec::new(),
+        }
+    }
+
+    /// Adds a timer. It must not be early, and not late by half a second.
+    fn add(&mut self, due: Timestamp, ran: Timestamp) {
+        let what = self.what;
+        assert!(ran >= due, "{what} was {:?} early", due.since(ran));
+        let late = ran.since(due);
+        assert!(late < LATENESS_OF_ONE_MAX, "{what} was {late:?} late");
+        self.late.push(late);
+    }
+
+    /// Prints the lateness. Checks that the median is less than `LATENESS_MAX`.
+    fn check(mut self) {
+        assert_eq!(self.late.len(), TIMERS as usize);
+        self.late.sort();
+        let (median, most) = (
+            self.late[self.late.len() / 2],
+            self.late[self.late.len() - 1],
+        );
+        let what = self.what;
+        eprintln!("{what}: {median:?} late in the median, {most:?} at most");
+        assert!(median < LATENESS_MAX, "{what}: {:?}", self.late);
+    }
+}
+
+/// The delays of the timers of a test. They are apart, so that none waits for another.
+fn delays() -> impl Iterator<Item = Duration> {
+    (0..TIMERS).map(|n| Duration::from_millis(150) + n * Duration::from_millis(10))
 }
 
 async fn an_inserted_instance_runs_at_once<S: Store + Inspect + Clone>(store: S) {
@@ -188,40 +225,54 @@ async fn the_end_of_a_child_wakes_its_parent_at_once<S: Store + Inspect + Clone>
 
 async fn a_retry_runs_at_its_time<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
-    let delay = Duration::from_millis(150);
-    let handle = insert(engine.client(), Sleeper::with(Nap::Retry { delay })).await;
-
-    let ran = handle.output().timeout(LONG).await.unwrap();
-
-    let instance = handle.instance().await.unwrap();
-    assert!(instance.eligible_at.since(instance.inserted_at) >= delay);
-    was_in_time("retry", instance.eligible_at, ran);
+    let mut handles = Vec::new();
+    for delay in delays() {
+        let handle = insert(engine.client(), Sleeper::with(Nap::Retry { delay })).await;
+        handles.push((handle, delay));
+    }
+    let mut lateness = Lateness::of("retry");
+    for (handle, delay) in handles {
+        let ran = handle.output().timeout(LONG).await.unwrap();
+        let instance = handle.instance().await.unwrap();
+        assert!(instance.eligible_at.since(instance.inserted_at) >= delay);
+        lateness.add(instance.eligible_at, ran);
+    }
+    lateness.check();
     engine.shutdown().await.unwrap();
 }
 
 async fn a_wait_ends_at_its_deadline<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
-    let duration = Duration::from_millis(300);
-    let handle = insert(engine.client(), Sleeper::with(Nap::Sleep { duration })).await;
-    let parked = handle.settled().timeout(LONG).await.unwrap();
-    let deadline = parked.await_deadline.expect("the instance sleeps");
-
-    let ran = handle.output().timeout(LONG).await.unwrap();
-
-    was_in_time("deadline", deadline, ran);
+    let mut handles = Vec::new();
+    for delay in delays() {
+        let duration = delay * 2;
+        let handle = insert(engine.client(), Sleeper::with(Nap::Sleep { duration })).await;
+        let parked = handle.settled().timeout(LONG).await.unwrap();
+        handles.push((handle, parked.await_deadline.expect("the instance sleeps")));
+    }
+    let mut lateness = Lateness::of("deadline");
+    for (handle, deadline) in handles {
+        lateness.add(deadline, handle.output().timeout(LONG).await.unwrap());
+    }
+    lateness.check();
     engine.shutdown().await.unwrap();
 }
 
 async fn a_delayed_instance_runs_at_its_time<S: Store + Inspect + Clone>(store: S) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
-    let delay = Duration::from_millis(150);
-    let handle = insert(engine.client(), Sleeper::with(Nap::Now).delay(delay)).await;
-
-    let ran = handle.output().timeout(LONG).await.unwrap();
-
-    let instance = handle.instance().await.unwrap();
-    assert_eq!(instance.eligible_at, instance.inserted_at + delay);
-    was_in_time("delayed insert", instance.eligible_at, ran);
+    let mut handles = Vec::new();
+    for delay in delays() {
+        let handle = insert(engine.client(), Sleeper::with(Nap::Now).delay(delay)).await;
+        handles.push((handle, delay));
+    }
+    let mut lateness = Lateness::of("delayed insert");
+    for (handle, delay) in handles {
+        let ran = handle.output().timeout(LONG).await.unwrap();
+        let instance = handle.instance().await.unwrap();
+        assert_eq!(instance.eligible_at, instance.inserted_at + delay);
+        lateness.add(instance.eligible_at, ran);
+    }
+    lateness.check();
     engine.shutdown().await.unwrap();
 }
 
@@ -229,12 +280,18 @@ async fn an_instance_inserted_for_a_moment_runs_at_that_moment<S: Store + Inspec
     store: S,
 ) {
     let engine = at_rest(patient(store, Sleeper::default())).await;
-    let moment = engine.client().admin().now().await.unwrap() + Duration::from_millis(150);
-    let handle = insert(engine.client(), Sleeper::with(Nap::Now).at(moment.into())).await;
-
-    let ran = handle.output().timeout(LONG).await.unwrap();
-
-    was_in_time("insert for a moment", moment, ran);
+    let now = engine.client().admin().now().await.unwrap();
+    let mut handles = Vec::new();
+    for delay in delays() {
+        let moment = now + delay * 2;
+        let handle = insert(engine.client(), Sleeper::with(Nap::Now).at(moment.into())).await;
+        handles.push((handle, moment));
+    }
+    let mut lateness = Lateness::of("insert for a moment");
+    for (handle, moment) in handles {
+        lateness.add(moment, handle.output().timeout(LONG).await.unwrap());
+    }
+    lateness.check();
     engine.shutdown().await.unwrap();
 }
 
@@ -243,7 +300,6 @@ where
     S: Store + Inspect + Clone,
 {
     let engine = at_rest(patient(store, Sleeper::default())).await;
-    let soon = Duration::from_millis(150);
     let late = insert(engine.client(), Sleeper::with(Nap::Now).delay(HOUR)).await;
     let asleep = insert(
         engine.client(),
@@ -252,22 +308,26 @@ where
     .await;
     asleep.settled().timeout(LONG).await.unwrap();
 
-    let first = insert(engine.client(), Sleeper::with(Nap::Now).delay(soon)).await;
-    let second = insert(
-        engine.client(),
-        Sleeper::with(Nap::Sleep { duration: soon }),
-    )
-    .await;
-    let deadline = second.settled().timeout(LONG).await.unwrap();
-    let (first_ran, second_ran) = (
-        first.output().timeout(LONG).await.unwrap(),
-        second.output().timeout(LONG).await.unwrap(),
-    );
-
-    let first = first.instance().await.unwrap();
-    was_in_time("delayed before a later one", first.eligible_at, first_ran);
-    let deadline = deadline.await_deadline.expect("the instance sleeps");
-    was_in_time("deadline before a later one", deadline, second_ran);
+    let mut handles = Vec::new();
+    for soon in delays() {
+        let delayed = insert(engine.client(), Sleeper::with(Nap::Now).delay(soon)).await;
+        let duration = soon * 2;
+        let sleeping = insert(engine.client(), Sleeper::with(Nap::Sleep { duration })).await;
+        let deadline = sleeping.settled().timeout(LONG).await.unwrap();
+        let deadline = deadline.await_deadline.expect("the instance sleeps");
+        handles.push((delayed, sleeping, deadline));
+    }
+    let mut delayed_before_a_later_one = Lateness::of("delayed before a later one");
+    let mut deadline_before_a_later_one = Lateness::of("deadline before a later one");
+    for (delayed, sleeping, deadline) in handles {
+        let ran = delayed.output().timeout(LONG).await.unwrap();
+        let due = delayed.instance().await.unwrap().eligible_at;
+        delayed_before_a_later_one.add(due, ran);
+        let ran = sleeping.output().timeout(LONG).await.unwrap();
+        deadline_before_a_later_one.add(deadline, ran);
+    }
+    delayed_before_a_later_one.check();
+    deadline_before_a_later_one.check();
     let late = late.instance().await.unwrap();
     assert_eq!((late.status, late.revision.0), (Status::Runnable, 0));
     engine.shutdown().await.unwrap();
@@ -524,16 +584,17 @@ mod across_nodes {
             wait_for_a_hint(&maintenance).await;
             // The worker notifies of the deadline, the maintenance node of the wake.
             let mut deadlines = Vec::new();
-            for _ in 0..5 {
-                let duration = Duration::from_millis(300);
+            for delay in delays() {
+                let duration = delay * 2;
                 let handle = insert(worker.client(), Sleeper::with(Nap::Sleep { duration })).await;
                 let parked = handle.settled().timeout(LONG).await.unwrap();
                 deadlines.push((handle, parked.await_deadline.expect("the instance sleeps")));
             }
+            let mut lateness = Lateness::of("deadline on another node");
             for (handle, deadline) in deadlines {
-                let ran = handle.output().timeout(LONG).await.unwrap();
-                was_in_time("deadline on another node", deadline, ran);
+                lateness.add(deadline, handle.output().timeout(LONG).await.unwrap());
             }
+            lateness.check();
             maintenance.shutdown().await.unwrap();
             worker.shutdown().await.unwrap();
         })
@@ -543,21 +604,30 @@ mod across_nodes {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_retry_whose_worker_has_gone_runs_at_its_time_on_another_node() {
         on_postgres(async |store| {
-            let delay = Duration::from_millis(400);
             let leaving = node(&store, Sleeper::default(), Roles::WORKER).await;
-            let handle = insert(leaving.client(), Sleeper::with(Nap::Retry { delay })).await;
-            support::eventually("the first attempt is over", async || {
-                handle.instance().await.unwrap().attempt == 1
-            })
-            .await;
+            let mut handles = Vec::new();
+            for delay in delays() {
+                // Long enough for the other node to start.
+                let delay = delay + Duration::from_millis(1500);
+                let retried = Sleeper::with(Nap::Retry { delay });
+                handles.push(insert(leaving.client(), retried).await);
+            }
+            for handle in &handles {
+                support::eventually("the first attempt is over", async || {
+                    handle.instance().await.unwrap().attempt == 1
+                })
+                .await;
+            }
             leaving.shutdown().await.unwrap();
             let staying = node(&store, Sleeper::default(), Roles::WORKER).await;
-            let handle = staying.handle(&handle).await.unwrap();
 
-            let ran = handle.output().timeout(LONG).await.unwrap();
-
-            let due = handle.instance().await.unwrap().eligible_at;
-            was_in_time("retry on another node", due, ran);
+            let mut lateness = Lateness::of("retry on another node");
+            for handle in &handles {
+                let handle = staying.handle(handle).await.unwrap();
+                let ran = handle.output().timeout(LONG).await.unwrap();
+                lateness.add(handle.instance().await.unwrap().eligible_at, ran);
+            }
+            lateness.check();
             staying.shutdown().await.unwrap();
         })
         .await;

@@ -13,8 +13,9 @@ use outlast::prelude::*;
 use outlast::store::{Answer, Count, Filter, Inspect, Store};
 use outlast::{Client, Failure, Handle, Note, Roles, Sqlite, Status};
 use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -60,6 +61,7 @@ macro_rules! on_both_databases {
 
 on_both_databases!(
     the_step_of_a_killed_worker_runs_again_as_a_new_attempt_without_on_failure,
+    a_step_that_was_killed_between_two_effects_runs_again_from_its_start,
     every_instance_of_a_killed_worker_runs_again,
     the_late_outcome_of_a_worker_that_was_declared_dead_is_dropped,
     a_step_that_takes_its_worker_down_too_often_fails_its_instance,
@@ -84,6 +86,8 @@ enum Fate {
     Haunt,
     /// Kills the worker.
     Abort,
+    /// Writes to the file, awaits, and writes again. In the worker the await never ends.
+    Write(PathBuf),
     /// Takes several leases.
     Long,
     /// Takes this long, in the worker too.
@@ -118,6 +122,11 @@ impl Machine for Victim {
                     });
                     say("cancelled");
                 }
+                Fate::Write(file) => {
+                    write(&file, "first");
+                    say("written");
+                    std::future::pending().await
+                }
                 Fate::Abort => std::process::abort(),
                 Fate::Steady(time) => tokio::time::sleep(time).await,
             }
@@ -125,6 +134,10 @@ impl Machine for Victim {
             tokio::time::sleep(LEASE * 3).await;
         } else if let Fate::Steady(time) = state {
             tokio::time::sleep(time).await;
+        } else if let Fate::Write(file) = state {
+            write(&file, "first");
+            tokio::task::yield_now().await;
+            write(&file, "second");
         }
         done(Ended {
             by: if self.dies { "worker" } else { "test" }.into(),
@@ -144,6 +157,12 @@ fn builder(store: impl Store + Inspect, victim: &Victim) -> EngineBuilder {
     let builder = Engine::builder(store).register(victim.clone());
     let builder = builder.queue("default", 4).lease(LEASE);
     builder.poll_interval(Duration::from_millis(50))
+}
+
+/// An effect of a step that outlives its process.
+fn write(file: &Path, line: &str) {
+    let file = OpenOptions::new().create(true).append(true).open(file);
+    writeln!(file.unwrap(), "{line}").unwrap();
 }
 
 /// Reports something to the test, on a line of its own.
@@ -318,6 +337,32 @@ async fn the_step_of_a_killed_worker_runs_again_as_a_new_attempt_without_on_fail
     assert_eq!(ended, expected);
     // The dead worker is no longer listed.
     assert_eq!(engine.client().admin().workers().await.unwrap().len(), 1);
+    engine.shutdown().await.unwrap();
+}
+
+/// Section 1 of docs/specification.md: the unit of a repetition is the whole step. What the killed
+/// process had done remains, and the next worker does it again.
+async fn a_step_that_was_killed_between_two_effects_runs_again_from_its_start<S>(
+    store: S,
+    place: &str,
+) where
+    S: Store + Inspect + Clone,
+{
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("effects");
+    let mut worker = Worker::start(place);
+    let client = Client::new(store.clone());
+    let handle = insert(&client, Victim::with(Fate::Write(file.clone()))).await;
+    worker.says("written");
+    worker.kill();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "first\n");
+
+    let engine = builder(store, &Victim::default()).start().await.unwrap();
+    let ended = handle.output().timeout(LONG).await.unwrap();
+
+    assert_eq!((ended.attempt, ended.crashes), (1, 1));
+    let effects = fs::read_to_string(&file).unwrap();
+    assert_eq!(effects, "first\nfirst\nsecond\n");
     engine.shutdown().await.unwrap();
 }
 

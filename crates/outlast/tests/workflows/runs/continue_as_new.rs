@@ -12,6 +12,7 @@ on_both_stores!(
     a_new_run_keeps_the_signals_that_were_not_consumed,
     a_new_run_keeps_the_parent_and_the_call,
     a_parent_follows_the_newest_run_to_its_end,
+    a_parked_machine_stays_parked_until_the_last_run_of_its_child_ends,
     a_new_run_applies_no_close_policy,
     a_new_run_begins_once_despite_crashes,
     continue_as_new_works_with_the_question_mark_operator,
@@ -129,6 +130,48 @@ async fn a_parent_follows_the_newest_run_to_its_end(ground: Ground) {
     }
     harness.run().await;
     assert_eq!(output(&get(&harness, id).await), json!([2, 3, 4]));
+}
+
+/// A machine that waits for one workflow.
+struct Boss;
+
+#[steps]
+enum Office {
+    Delegate,
+    Report,
+}
+
+impl Machine for Boss {
+    const NAME: &'static str = "boss";
+    type State = Office;
+    type Output = Option<u64>;
+
+    async fn step(&self, office: Office, cx: &Context) -> StepResult<Self> {
+        match office {
+            Office::Delegate => fan_out([Kid::with(Say::ContinueAsNew(3))]).then(Office::Report),
+            Office::Report => done(cx.children::<Kid>()?[0].output),
+        }
+    }
+}
+
+async fn a_parked_machine_stays_parked_until_the_last_run_of_its_child_ends(ground: Ground) {
+    let mut harness = ground.worker().register(Boss).build().await.unwrap();
+    let boss = harness.start(Boss::with(Office::Delegate)).await.unwrap();
+    let report = harness.run().await;
+    assert_eq!(report.continued_as_new, 3);
+    let parked = boss.instance().await.unwrap();
+    // A claim and a park: no run of the child has woken it.
+    assert_eq!(
+        (parked.status, parked.revision.0, parked.children_pending),
+        (Status::AwaitingChildren, 2, 1)
+    );
+    let kid = &children(&harness, boss.id().get()).await[0];
+    assert_eq!((kid.run, kid.round, kid.position), (4, 1, 0));
+    let parent = get(&harness, kid.id).await.parent;
+    assert_eq!(parent.map(|parent| parent.id), Some(boss.id().get()));
+    go(&harness, kid.id, 9).await;
+    harness.run().await;
+    assert_eq!(boss.output().await.unwrap(), Some(9));
 }
 
 async fn a_new_run_applies_no_close_policy(ground: Ground) {

@@ -8,6 +8,7 @@ use outlast_core::{
     CollectRequest, Delivery, Filter, Inserted, InstanceId, KeyText, ListRequest, NewInstance,
     Scope, SignalOrInsert, Status, key, limits,
 };
+use std::time::Duration;
 
 const KEY: &str = "order:42";
 
@@ -343,6 +344,48 @@ pub async fn an_endless_scope_holds_the_key_until_the_instance_is_collected(subj
         assert_eq!(collected.removed, [claim.id]);
         assert_free(subject).await;
         subject.store.collect(request).await.unwrap();
+    }
+}
+
+/// Section 7 of docs/specification.md: a window is nothing but a part of the key. The work starts
+/// once in each window, also when it has ended before the window has.
+pub async fn a_time_window_in_a_key_lets_work_start_once_in_each_window(subject: &Subject) {
+    const WINDOW: u64 = 3600;
+    /// A long part that all windows share, and then the start of the present window.
+    fn key(subject: &Subject) -> String {
+        let seconds = subject.now().0 / 1_000_000;
+        let start = seconds - seconds % WINDOW as i64;
+        format!("{}report:{start}", "x".repeat(400))
+    }
+    let report = |subject: &Subject| task().correlation(key(subject), Scope::FOREVER);
+    let worker = subject.worker_with(seconds(10 * WINDOW)).await;
+    let to_the_next = |subject: &Subject| {
+        let passed = subject.now().0 as u64 % (WINDOW * 1_000_000);
+        Duration::from_micros(WINDOW * 1_000_000 - passed)
+    };
+    let mut started = Vec::new();
+    for end in [Some(done()), Some(stop()), Some(cancel()), None] {
+        // At the first moment of the window.
+        subject.pass(to_the_next(subject));
+        let holder = subject.insert(report(subject)).await;
+        let duplicate = Inserted::Duplicate {
+            holder: Some(holder),
+        };
+        assert_eq!(subject.try_insert(report(subject)).await, duplicate);
+        if let Some(end) = end {
+            let claim = subject.claim_the(worker, holder).await;
+            subject.commit(&claim, end).await;
+            assert_eq!(subject.try_insert(report(subject)).await, duplicate);
+        }
+        // At its last moment.
+        subject.pass(to_the_next(subject) - Duration::from_micros(1));
+        assert_eq!(subject.try_insert(report(subject)).await, duplicate);
+        started.push((key(subject), holder));
+    }
+    // A later window does not take the key of an earlier one.
+    for (key, holder) in started {
+        let found = subject.store.find("task", &key).await.unwrap().unwrap();
+        assert_eq!((found.id, found.holds_key), (holder, true));
     }
 }
 

@@ -119,6 +119,7 @@ pub async fn a_lost_outcome_publishes_nothing(subject: &Subject) {
     for outcome in [flow_on(), done(), renew(), park(for_time(1))] {
         let again = subject.publish(&claim, outcome, vec![view("a", "2")]).await;
         assert_eq!(again, Answer::Lost);
+        assert_eq!(subject.published(claim.id).await, ["a=1"]);
     }
     // Beside the claim that holds.
     let held = publishing(&kept(&claim), flow_on(), vec![view("b", "1")]);
