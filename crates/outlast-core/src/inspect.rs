@@ -7,7 +7,7 @@ use crate::{
     Barrier, CancelRequest, Child, ClosePolicy, DroppedChild, Event, Family, Finding,
     HistoryRequest, InstanceId, Invalid, JoinProgress, Json, MachineOffer, NeedingRepair,
     OperationId, Parent, RepairNeed, RepairScope, Result, Revision, RoundSummary, RunStats,
-    RunSummary, Scope, SignalId, Status, StepCountRequest, StepCounts, Timestamp, Update, Verb,
+    RunSummary, Scope, SentUpdate, SignalId, Status, StepCountRequest, StepCounts, Timestamp, Verb,
     View, WorkerId,
 };
 use async_trait::async_trait;
@@ -112,7 +112,7 @@ pub trait Inspect: Send + Sync + 'static {
     ///
     /// `None` when there is no such instance, when it was sent no signal with this dedup key, and
     /// when that signal wants no reply. The answer shows one moment.
-    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>>;
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<SentUpdate>>;
 
     /// Counts a slice of all instances, in the order of their ids, by step and status.
     ///

@@ -72,7 +72,7 @@ pub use json::Json;
 pub use key::KeyText;
 pub use status::{Scope, Status};
 pub use store::{QueueNames, Store};
-pub use update::{NewReply, Reply, ReplyKind, Update, UpdateState};
+pub use update::{NewReply, Reply, ReplyKind, SentUpdate, UpdateState};
 pub use verbs::claim::{
     Child, Claim, ClaimOffer, ClaimRequest, Claimed, DroppedChild, HeldClaim, MachineVersion,
     Parent, Signal,

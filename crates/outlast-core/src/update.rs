@@ -102,7 +102,7 @@ pub struct Reply {
 
 /// What became of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Update {
+pub struct SentUpdate {
     /// The id of its signal.
     pub signal: SignalId,
     /// Its name.
@@ -111,7 +111,7 @@ pub struct Update {
     pub state: UpdateState,
 }
 
-impl Update {
+impl SentUpdate {
     /// The stored word of an update whose instance ended without an answer and was retried since.
     pub const ENDED: &'static str = "ended";
 

@@ -7,8 +7,8 @@
 use crate::error::Failure;
 use outlast_core::{
     Barrier, CancelRequest, Child, Claim, ClaimRef, ClosePolicy, DroppedChild, Error, Instance,
-    InstanceId, JoinProgress, Joined, Json, Parent, Reply, Revision, Scope, Signal, SignalId,
-    SignalRow, Status, Timestamp, Until, Update, UpdateState, WorkerId,
+    InstanceId, JoinProgress, Joined, Json, Parent, Reply, Revision, Scope, SentUpdate, Signal,
+    SignalId, SignalRow, Status, Timestamp, Until, UpdateState, WorkerId,
 };
 use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
@@ -139,11 +139,11 @@ pub(crate) fn signal_row(row: &Row) -> Result<SignalRow, Failure> {
     })
 }
 
-pub(crate) fn update(row: &Row) -> Result<Update, Failure> {
+pub(crate) fn update(row: &Row) -> Result<SentUpdate, Failure> {
     let kind: Option<&str> = column(row, "reply_kind")?;
     let has_ended: bool = column(row, "has_ended")?;
     let state = match kind {
-        Some(Update::ENDED) => UpdateState::Ended,
+        Some(SentUpdate::ENDED) => UpdateState::Ended,
         Some(kind) => UpdateState::Replied(Reply {
             kind: kind.parse()?,
             data: json(row, "reply")?,
@@ -152,7 +152,7 @@ pub(crate) fn update(row: &Row) -> Result<Update, Failure> {
         None if has_ended => UpdateState::Ended,
         None => UpdateState::Pending,
     };
-    Ok(Update {
+    Ok(SentUpdate {
         signal: column(row, "id").map(SignalId)?,
         name: column(row, "name")?,
         state,

@@ -14,7 +14,7 @@ use crate::session::tx_settings::TxKind;
 use outlast_core::limits::{COUNT_MAX, PAGE_BYTES_MAX, PAGE_MAX};
 use outlast_core::{
     Child, Count, Filter, Instance, InstanceId, Operation, OperationId, QueueSummary, Result, Rows,
-    SignalId, SignalRow, Status, Timestamp, Update, Worker, WorkerId,
+    SentUpdate, SignalId, SignalRow, Status, Timestamp, Worker, WorkerId,
 };
 use tokio_postgres::Row;
 
@@ -61,8 +61,8 @@ pub(crate) async fn update(
     session: &Session,
     id: InstanceId,
     update: &str,
-) -> Result<Option<Update>> {
-    Update::check_id(update).map_err(|invalid| invalid.during("update"))?;
+) -> Result<Option<SentUpdate>> {
+    SentUpdate::check_id(update).map_err(|invalid| invalid.during("update"))?;
     let statement = match session.enqueue_only {
         true => statement::TRANSACTION_REPLY,
         false => statement::INSPECT_UPDATE,

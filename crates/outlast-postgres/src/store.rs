@@ -21,9 +21,9 @@ use outlast_core::{
     Family, Filter, Fired, Heartbeat, HeldClaim, Hints, HistoryRequest, Inserts, Inspect, Instance,
     InstanceId, ListRequest, Listen, NeedingRepair, NewInstance, NewSignal, NewWorker, Note,
     Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, Release, Released,
-    RepairScope, Repaired, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal,
-    SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
-    Terminated, TimedOut, Timestamp, Update, View, Worker, WorkerId, WriteCheck,
+    RepairScope, Repaired, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, SentUpdate,
+    Signal, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts,
+    Store, Terminated, TimedOut, Timestamp, View, Worker, WorkerId, WriteCheck,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -313,7 +313,7 @@ impl Inspect for Postgres {
         history_events::views(&self.session, id, name).await
     }
 
-    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>> {
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<SentUpdate>> {
         inspect::update(&self.session, id, update).await
     }
 

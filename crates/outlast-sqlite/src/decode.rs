@@ -6,8 +6,8 @@
 use crate::verbs::effects::ChildPosition;
 use outlast_core::{
     Barrier, CancelRequest, Child, ClosePolicy, Event, Instance, InstanceId, JoinProgress, Json,
-    Operation, OperationId, Parent, Reply, Revision, Signal, SignalId, SignalRow, Status,
-    Timestamp, Until, Update, UpdateState, View, Worker, WorkerId,
+    Operation, OperationId, Parent, Reply, Revision, SentUpdate, Signal, SignalId, SignalRow,
+    Status, Timestamp, Until, UpdateState, View, Worker, WorkerId,
 };
 use rusqlite::Row;
 use rusqlite::types::{FromSql, Type};
@@ -191,11 +191,11 @@ pub(crate) fn signal_row(row: &Row<'_>) -> rusqlite::Result<SignalRow> {
     })
 }
 
-pub(crate) fn update(row: &Row<'_>) -> rusqlite::Result<Update> {
+pub(crate) fn update(row: &Row<'_>) -> rusqlite::Result<SentUpdate> {
     let kind: Option<String> = row.get("reply_kind")?;
     let has_ended: bool = row.get("has_ended")?;
     let state = match kind.as_deref() {
-        Some(Update::ENDED) => UpdateState::Ended,
+        Some(SentUpdate::ENDED) => UpdateState::Ended,
         Some(_) => UpdateState::Replied(Reply {
             kind: word(row, "reply_kind")?,
             data: json(row, "reply")?,
@@ -204,7 +204,7 @@ pub(crate) fn update(row: &Row<'_>) -> rusqlite::Result<Update> {
         None if has_ended => UpdateState::Ended,
         None => UpdateState::Pending,
     };
-    Ok(Update {
+    Ok(SentUpdate {
         signal: SignalId(row.get("id")?),
         name: row.get("name")?,
         state,

@@ -10,7 +10,7 @@ use crate::Sqlite;
 use outlast_conformance::{Subject, try_broad_rules};
 use outlast_core::{
     Answer, Claim, ClaimRequest, Commit, Inspect, InstanceId, Join, Json, MachineVersion,
-    ManualClock, NewInstance, NewWorker, Outcome, ReconcileRequest, Store,
+    ManualClock, NewInstance, NewWorker, Note, Outcome, RepairAnswer, RepairNeed, Store,
 };
 use rusqlite::{Connection, Statement, StatementStatus};
 use std::collections::BTreeSet;
@@ -115,11 +115,9 @@ async fn a_join_is_repaired(store: &Sqlite, path: &Path) {
         path,
         "update instances set children_pending = 9 where round = 1",
     );
-    let page = ReconcileRequest {
-        after: None,
-        max: 100,
-    };
-    assert_eq!(store.reconcile(page).await.unwrap().joins, [parent]);
+    let repaired = store.repair(vec![parent], Note::by("ada")).await.unwrap();
+    let counted = RepairAnswer::Repaired(RepairNeed::ChildrenMiscounted);
+    assert_eq!(repaired.answers, [counted]);
 }
 
 async fn an_unreadable_row_is_failed(store: &Sqlite, path: &Path) {

@@ -13,8 +13,8 @@ use crate::tx::Tx;
 use crate::verbs::claim::{self, BEFORE_PRIORITIES};
 use outlast_core::limits::{COUNT_MAX, PAGE_MAX};
 use outlast_core::{
-    Child, Count, Instance, InstanceId, Operation, OperationId, QueueSummary, Rows, SignalId,
-    SignalRow, Timestamp, Update, Worker,
+    Child, Count, Instance, InstanceId, Operation, OperationId, QueueSummary, Rows, SentUpdate,
+    SignalId, SignalRow, Timestamp, Worker,
 };
 use rusqlite::{OptionalExtension, Params, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,11 @@ pub(crate) fn signals(
 }
 
 /// Returns what became of an update. One statement, so that it shows one moment.
-pub(crate) fn update(tx: &Tx<'_>, id: InstanceId, update: &str) -> Result<Option<Update>, Fault> {
+pub(crate) fn update(
+    tx: &Tx<'_>,
+    id: InstanceId,
+    update: &str,
+) -> Result<Option<SentUpdate>, Fault> {
     let mut statement = tx.prepare(UPDATE)?;
     let found = statement.query_row(params![id.0, update], decode::update);
     Ok(found.optional()?)

@@ -26,9 +26,9 @@ use outlast_core::{
     Extent, Family, Filter, Fired, Heartbeat, HeldClaim, HistoryRequest, Inserts, Inspect,
     Instance, InstanceId, Invalid, ListRequest, NeedingRepair, NewInstance, NewSignal, NewWorker,
     Note, Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped, Release, Released,
-    RepairScope, Repaired, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, Signal,
-    SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts, Store,
-    Terminated, TimedOut, Timestamp, Update, View, Worker, WorkerId, WriteCheck, limits,
+    RepairScope, Repaired, Result, Retried, RoundSummary, Rows, RunStats, RunSummary, SentUpdate,
+    Signal, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, StepCountRequest, StepCounts,
+    Store, Terminated, TimedOut, Timestamp, View, Worker, WorkerId, WriteCheck, limits,
 };
 use rusqlite::ErrorCode;
 use std::fmt;
@@ -576,8 +576,8 @@ impl Inspect for Sqlite {
         .await
     }
 
-    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>> {
-        self.admit("update", || Update::check_id(update))?;
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<SentUpdate>> {
+        self.admit("update", || SentUpdate::check_id(update))?;
         let update = update.to_owned();
         self.read("update", move |tx| inspect::update(tx, id, &update))
             .await

@@ -6,8 +6,8 @@ use crate::error::{LookupError, RequestError, SignalError, decode};
 use crate::machine::Request;
 use futures_util::future::BoxFuture;
 use outlast_core::{
-    Delivery, InstanceId, Invalid, Json, KeyText, NewSignal, Reply, ReplyKind, Result, Target,
-    Update, UpdateState,
+    Delivery, InstanceId, Invalid, Json, KeyText, NewSignal, Reply, ReplyKind, Result, SentUpdate,
+    Target, UpdateState,
 };
 use std::fmt;
 use std::marker::PhantomData;
@@ -129,7 +129,7 @@ fn random_id() -> KeyText {
 fn reply<R: Request>(
     instance: InstanceId,
     id: String,
-    update: Update,
+    update: SentUpdate,
 ) -> Result<R::Reply, RequestError> {
     let request = R::NAME.to_owned();
     let Reply { kind, data, .. } = match update.state {
@@ -198,7 +198,7 @@ impl Admin<'_> {
         instance: impl Into<InstanceId>,
         update: &str,
         at_most: Duration,
-    ) -> Result<Option<Update>> {
+    ) -> Result<Option<SentUpdate>> {
         let (client, id) = (self.client, instance.into());
         // A longer time has no representable end.
         let deadline = Instant::now() + at_most.min(FOREVER);
@@ -222,8 +222,8 @@ impl Admin<'_> {
     async fn decode_update(
         self,
         id: InstanceId,
-        mut found: Option<Update>,
-    ) -> Result<Option<Update>> {
+        mut found: Option<SentUpdate>,
+    ) -> Result<Option<SentUpdate>> {
         let client = self.client;
         if let Some(update) = &mut found
             && let UpdateState::Replied(reply) = &mut update.state

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use outlast_core::{
     Child, Count, Deadline, Event, Family, Filter, HistoryRequest, Inspect, Instance, InstanceId,
     Json, ListRequest, NeedingRepair, Operation, OperationId, Page, QueueSummary, RepairScope,
-    Result, RoundSummary, Rows, RunStats, RunSummary, SignalId, SignalRow, Status,
-    StepCountRequest, StepCounts, Timestamp, Update, UpdateState, View, Worker, limits,
+    Result, RoundSummary, Rows, RunStats, RunSummary, SentUpdate, SignalId, SignalRow, Status,
+    StepCountRequest, StepCounts, Timestamp, UpdateState, View, Worker, limits,
 };
 use std::collections::BTreeSet;
 
@@ -113,8 +113,8 @@ impl Inspect for Model {
         self.alone("views", |tables, _| Ok(tables.views_of(id, name)))
     }
 
-    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>> {
-        Update::check_id(update).map_err(|invalid| invalid.during("update"))?;
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<SentUpdate>> {
+        SentUpdate::check_id(update).map_err(|invalid| invalid.during("update"))?;
         self.alone("update", |tables, _| Ok(tables.update_of(id, update)))
     }
 
@@ -143,7 +143,7 @@ impl Inspect for Model {
 }
 
 impl Tables {
-    fn update_of(&self, id: InstanceId, update: &str) -> Option<Update> {
+    fn update_of(&self, id: InstanceId, update: &str) -> Option<SentUpdate> {
         let instance = self.instances.get(&id)?;
         let is_wanted = |it: &&SignalRow| {
             it.target == id && it.wants_reply && it.dedup_key.as_deref() == Some(update)
@@ -154,7 +154,7 @@ impl Tables {
             None if instance.status.is_terminal() => UpdateState::Ended,
             None => UpdateState::Pending,
         };
-        Some(Update {
+        Some(SentUpdate {
             signal: row.id,
             name: row.name.clone(),
             state,

@@ -3,7 +3,7 @@
 use super::calls::{Call, Reply};
 use super::state::{History, State};
 use outlast_core::{
-    CancelRequest, Claimed, Instance, Json, SignalRow, Status, Timestamp, Update, UpdateState,
+    CancelRequest, Claimed, Instance, Json, SentUpdate, SignalRow, Status, Timestamp, UpdateState,
     Worker,
 };
 use std::collections::BTreeMap;
@@ -112,8 +112,8 @@ fn histories(model: &State, store: &State) -> Vec<String> {
 /// Compares the answers about updates that were asked of the store.
 fn updates(model: &State, store: &State) -> Vec<String> {
     // `Debug` hides the reply.
-    let line = |found: &Option<Update>| match found {
-        Some(Update {
+    let line = |found: &Option<SentUpdate>| match found {
+        Some(SentUpdate {
             signal,
             name,
             state: UpdateState::Replied(reply),

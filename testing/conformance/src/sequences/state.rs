@@ -6,7 +6,7 @@ use crate::Database;
 use futures_util::future::{try_join, try_join_all, try_join4};
 use outlast_core::{
     Event, Filter, HistoryRequest, Instance, InstanceId, ListRequest, Operation, QueueSummary,
-    Result, RunSummary, SignalRow, Update, View, Worker, limits,
+    Result, RunSummary, SentUpdate, SignalRow, View, Worker, limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub(super) struct State {
     /// The histories that were read.
     pub(super) histories: BTreeMap<InstanceId, History>,
     /// The answers about updates that were asked for, by instance and id.
-    pub(super) updates: BTreeMap<(InstanceId, String), Option<Update>>,
+    pub(super) updates: BTreeMap<(InstanceId, String), Option<SentUpdate>>,
 }
 
 /// The history of an instance, of all stored runs, and its views.

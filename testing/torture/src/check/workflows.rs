@@ -102,6 +102,8 @@ impl Checker {
             | EventKind::SelectionAwaited
             | EventKind::TimerCancelled
             | EventKind::SignalAwaited
+            | EventKind::UpdateAccepted
+            | EventKind::UpdateCompleted
             | EventKind::CancelRequested
             | EventKind::ContinuedAsNew
             | EventKind::RunCompleted
@@ -433,6 +435,8 @@ fn answers(kind: EventKind) -> bool {
         | EventKind::ChildMessaged
         | EventKind::TimerScheduled
         | EventKind::SignalAwaited
+        | EventKind::UpdateAccepted
+        | EventKind::UpdateCompleted
         | EventKind::VersionMarked
         | EventKind::CancelRequested
         | EventKind::FailureHandled

@@ -244,8 +244,7 @@ mod tests {
         let node = Node::new(
             Client::new(store.clone()),
             Settings::default(),
-            Registry::default(),
-            Provided::default(),
+            Arc::default(),
             None,
         );
         let begun = tokio::time::Instant::now();

@@ -10,8 +10,8 @@ use outlast::store::{
     Inspect, Instance, InstanceId, Invalid, ListRequest, Listen, NeedingRepair, NewInstance,
     NewSignal, NewWorker, Note, Operation, OperationId, Page, QueueSummary, ReapRequest, Reaped,
     Release, Released, RepairScope, Repaired, Result, Retried, RoundSummary, Rows, RunStats,
-    RunSummary, Signal, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted, Status,
-    StepCountRequest, StepCounts, Store, Terminated, TimedOut, Timestamp, Update, View, Worker,
+    RunSummary, SentUpdate, Signal, SignalId, SignalOrInsert, SignalRow, SignalledOrInserted,
+    Status, StepCountRequest, StepCounts, Store, Terminated, TimedOut, Timestamp, View, Worker,
     WorkerId, WriteCheck,
 };
 use std::sync::Arc;
@@ -432,7 +432,7 @@ impl<S: Store + Inspect> Inspect for Through<S> {
         self.store.views(id, name).await
     }
 
-    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>> {
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<SentUpdate>> {
         self.store.update(id, update).await
     }
 

@@ -11,7 +11,7 @@ use outlast::Status;
 use outlast::client::RequestError;
 use outlast::machine::Request;
 use outlast::prelude::*;
-use outlast::store::{EventKind, NewSignal, Update, UpdateState};
+use outlast::store::{EventKind, NewSignal, SentUpdate, UpdateState};
 
 /// Adds to a number, and wants the sum.
 #[derive(Clone, Signal, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ async fn state(on: &impl HasClient, of: Scripted, id: &str) -> UpdateState {
         .update(of, id, Duration::ZERO)
         .await
         .unwrap();
-    let Update { state, .. } = found.expect("there is such an update");
+    let SentUpdate { state, .. } = found.expect("there is such an update");
     state
 }
 

@@ -121,7 +121,8 @@ async fn a_rejection_is_written_before_the_next_step_runs(ground: Ground) {
             let seen = flow.step("look", async move || {
                 let rejected = client.admin().update(id, "u-0", Duration::ZERO).await?;
                 let done = client.admin().update(id, "u-1", Duration::ZERO).await?;
-                let is_answered = |it: Option<Update>| it.unwrap().state != UpdateState::Pending;
+                let is_answered =
+                    |it: Option<SentUpdate>| it.unwrap().state != UpdateState::Pending;
                 Ok::<_, outlast::workflow::StepFailure>(is_answered(rejected) && is_answered(done))
             });
             seen.await

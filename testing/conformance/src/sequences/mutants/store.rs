@@ -481,7 +481,7 @@ impl Inspect for Mutant {
         self.model.history(request).await
     }
 
-    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<Update>> {
+    async fn update(&self, id: InstanceId, update: &str) -> Result<Option<SentUpdate>> {
         self.model.update(id, update).await
     }
 

@@ -4,8 +4,8 @@ use crate::Subject;
 use crate::vocabulary::*;
 use outlast_core::{
     Answer, Claim, CollectRequest, Commit, DeleteAnswer, Delivery, ErrorKind, Extent, InstanceId,
-    Json, KeyText, NewReply, NewSignal, Outcome, Reply, ReplyKind, RetryAnswer, SignalId, Status,
-    Update, UpdateState, limits,
+    Json, KeyText, NewReply, NewSignal, Outcome, Reply, ReplyKind, RetryAnswer, SentUpdate,
+    SignalId, Status, UpdateState, limits,
 };
 
 /// An update with this id, of the name `ask`.
@@ -37,7 +37,7 @@ fn replying_unread(claim: &Claim, outcome: Outcome, replies: Vec<NewReply>) -> C
 }
 
 impl Subject {
-    async fn update_of(&self, id: InstanceId, update: &str) -> Option<Update> {
+    async fn update_of(&self, id: InstanceId, update: &str) -> Option<SentUpdate> {
         self.store.update(id, update).await.unwrap()
     }
 
@@ -177,7 +177,7 @@ pub async fn a_reply_is_read_back_with_its_kind_and_time(subject: &Subject) {
     subject.pass(seconds(3));
     for (nth, (kind, data)) in cases.into_iter().enumerate() {
         let data = json(data);
-        let expected = Update {
+        let expected = SentUpdate {
             signal: signals[nth],
             name: "ask".into(),
             state: UpdateState::Replied(Reply { kind, data, at }),
