@@ -79,7 +79,10 @@ impl NewReply {
         for (position, reply) in replies.iter().enumerate() {
             if !signals.insert(reply.signal) {
                 let what = format!("reply {position}");
-                return Err(Invalid::new(what, "answers an update that another one answers"));
+                return Err(Invalid::new(
+                    what,
+                    "answers an update that another one answers",
+                ));
             }
         }
         Ok(())
