@@ -614,7 +614,8 @@ pub struct SignalRow {
     pub wants_reply: bool,
     /// When it arrived.
     pub inserted_at: Timestamp,
-    /// When it was consumed or dropped. It is then a tombstone that only keeps the dedup key.
+    /// When it was consumed or dropped. It is then a tombstone, which keeps the dedup key, and the
+    /// reply to an update ([`Inspect::update`]).
     pub consumed_at: Option<Timestamp>,
 }
 

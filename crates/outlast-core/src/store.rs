@@ -279,10 +279,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes instances that finished before the retention period, earliest first.
     ///
-    /// Their signals, replies, operations and histories go with them. Children stay while their parent
-    /// lives (docs/protocol.md, defect 6). Parents stay until the cascade of their end has reached
-    /// all children. Operations of instances that are no longer stored are removed after the
-    /// retention period.
+    /// Their signals, replies, operations and histories go with them. Children stay while their
+    /// parent lives (docs/protocol.md, defect 6). Parents stay until the cascade of their end has
+    /// reached all children. Operations of instances that are no longer stored are removed after
+    /// the retention period.
     ///
     /// *Atomic*. *Locks*: own rows, skipping locked ones. *Bound*: `max`. *Idempotent*.
     async fn collect(&self, request: CollectRequest) -> Result<Collected>;

@@ -140,9 +140,9 @@ impl Options {
 
     /// Starts and signals instances through the schema's functions.
     ///
-    /// For a role without rights to any table ([`Roles::enqueuer`]). Also reads what became of
-    /// updates by a function. All other verbs need those rights. Each row costs a function call, so a role with rights to the tables is faster
-    /// without this option.
+    /// For a role without rights to any table ([`Roles::enqueuer`]). A function also says what
+    /// became of updates. All other verbs need those rights. Each row costs a function call, so a
+    /// role with rights to the tables is faster without this option.
     pub fn enqueue_only(mut self) -> Options {
         self.enqueue_only = true;
         self

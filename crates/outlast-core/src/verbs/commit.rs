@@ -138,10 +138,9 @@ impl Links {
 /// cancel if the claim is kept.
 ///
 /// A park checks once, after the received signals and the answered updates are consumed and the
-/// children are started. It
-/// checks the inbox, and the awaited children of earlier commits as they were before this batch
-/// ([`JoinSets`](crate::JoinSets)). An awaited signal or child that is already there prevents the
-/// park. A cancel that the flow answers does not.
+/// children are started. It checks the inbox, and the awaited children of earlier commits as they
+/// were before this batch ([`JoinSets`](crate::JoinSets)). An awaited signal or child that is
+/// already there prevents the park. A cancel that the flow answers does not.
 ///
 /// A park with join sets writes them to `joining`, and the count to `Barrier::started`:
 ///

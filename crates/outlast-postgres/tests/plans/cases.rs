@@ -162,7 +162,7 @@ fn committing(rows: usize) -> Vec<Case> {
         ),
         case(
             "inbox/reply",
-            28,
+            31,
             "bigint[], bigint[], boolean[], text[], text[], text[]",
             format!(
                 "{running}, {no}, {}, {}, {}",

@@ -6,7 +6,7 @@ use crate::support::work::{
 use crate::support::{drop_schema, raw, unique_schema, url, url_of, value_of};
 use outlast_core::{
     Answer, Delivery, Error, ErrorKind, Inserted, Inspect, InstanceId, Invalid, Json, NewInstance,
-    NewSignal, Scope, Start, Status, Store, Target, Timestamp,
+    NewSignal, Scope, Start, Status, Store, Target, Timestamp, UpdateState,
 };
 use outlast_postgres::Postgres;
 use outlast_postgres::transaction::Schema;
@@ -50,6 +50,7 @@ macro_rules! transaction_rules {
             a_signal_arrives_and_wakes_its_target_with_the_commit_or_not_at_all,
             a_signal_by_key_goes_to_the_holder_of_the_key,
             a_signal_is_delivered_once_under_its_dedup_key,
+            an_update_is_delivered_as_one,
             a_signal_without_a_target_answers_no_target,
             a_full_inbox_refuses_another_signal,
             invalid_input_is_refused_before_it_is_sent,
@@ -317,6 +318,25 @@ pub(crate) async fn a_signal_is_delivered_once_under_its_dedup_key<C: Caller>() 
     assert_eq!(answer, duplicate);
     caller.commit().await;
     assert_eq!(shop.inbox(id).await, 1);
+    shop.close().await;
+}
+
+pub(crate) async fn an_update_is_delivered_as_one<C: Caller>() {
+    let shop = Shop::open().await;
+    let id = shop.parked("k").await;
+    let mut caller: C = shop.begin().await;
+    for (target, update) in [(by_key("k"), "u-1"), (Target::Id(id), "u-2")] {
+        let answer = caller.signal(&shop.store, go(target).update(update)).await;
+        assert!(matches!(answer.unwrap(), Delivery::Delivered { .. }));
+    }
+    let plain = caller.signal(&shop.store, go(id).dedup_key("d")).await;
+    assert!(matches!(plain.unwrap(), Delivery::Delivered { .. }));
+    caller.commit().await;
+    for (update, expected) in [("u-1", true), ("u-2", true), ("d", false)] {
+        let found = shop.store.update(id, update).await.unwrap();
+        let is_pending = found.is_some_and(|it| it.state == UpdateState::Pending);
+        assert_eq!(is_pending, expected, "{update}");
+    }
     shop.close().await;
 }
 
