@@ -24,6 +24,7 @@ on_both_stores!(
     a_cancel_interrupts_a_handler_and_its_reply_says_so,
     code_without_the_handler_of_its_history_blocks,
     a_later_handler_replaces_an_earlier_one,
+    a_query_sees_what_updates_have_changed_and_replies_to_none,
 );
 
 /// Adds to a total, and replies with the sum.
@@ -436,4 +437,40 @@ async fn a_later_handler_replaces_an_earlier_one(ground: Ground) {
     let before = reply(&harness, id, "u-1").await.unwrap();
     let after = reply(&harness, id, "u-2").await.unwrap();
     assert_eq!((before, after), (2, 3));
+}
+
+/// Asks for the total.
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(reply = u64)]
+struct Total;
+
+async fn a_query_sees_what_updates_have_changed_and_replies_to_none(ground: Ground) {
+    let code = script(|flow, _| async move {
+        let total = Arc::new(AtomicU64::new(0));
+        let asked = total.clone();
+        flow.on_query(move |_: Total| Ok(asked.load(Ordering::Relaxed)))?;
+        flow.on_update(move |flow: Flow, Add(n)| {
+            let total = total.clone();
+            async move {
+                total.fetch_add(n, Ordering::Relaxed);
+                flow.signal::<Halt>().await?;
+                Ok(total.fetch_add(100, Ordering::Relaxed) + 100)
+            }
+        })?;
+        flow.signal::<Go>().await.map(|_| ())
+    });
+    let mut harness = ground.runs(code).await;
+    let id = begin_and_run(&mut harness, ()).await;
+    send(&harness, id, "u-1", Add(3)).await;
+    harness.run().await;
+    // One more is in the inbox, and not accepted: the query does not see it.
+    send(&harness, id, "u-2", Add(50)).await;
+    let handle = harness.handle(id).await.unwrap();
+    assert_eq!(handle.query(Total).await.unwrap(), 3);
+    assert_eq!(state(&harness, id, "u-1").await, UpdateState::Pending);
+    assert_eq!(state(&harness, id, "u-2").await, UpdateState::Pending);
+    harness.client().signal(id, Halt(1)).await.unwrap();
+    harness.run().await;
+    assert_eq!(handle.query(Total).await.unwrap(), 153);
+    assert_eq!(reply(&harness, id, "u-1").await.unwrap(), 153);
 }
