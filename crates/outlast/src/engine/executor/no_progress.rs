@@ -124,6 +124,10 @@ fn position(claim: &Claim) -> u64 {
 
 /// Returns whether a commit changes more of an instance than its revision.
 fn makes_progress(claim: &Claim, decided: &Decided) -> bool {
+    // A reply consumes its update.
+    if !decided.replies.is_empty() {
+        return true;
+    }
     let moves = |step: &String, state: &Json| {
         *step != claim.step
             || *state != claim.state
