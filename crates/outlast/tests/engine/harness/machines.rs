@@ -342,14 +342,14 @@ impl Machine for Endless {
 
 #[job]
 async fn endless_job(_: (), ran: Data<Arc<Mutex<Duration>>>) -> Result<(), JobError> {
-    let _jump = Jump::new(&*ran);
+    let _jump = Jump::new(&ran);
     std::future::pending().await
 }
 
 #[workflow]
 async fn endless_step(flow: Flow, _: (), ran: Data<Arc<Mutex<Duration>>>) -> FlowResult<()> {
     let step = move || async move {
-        let _jump = Jump::new(&*ran);
+        let _jump = Jump::new(&ran);
         std::future::pending::<Result<(), String>>().await
     };
     flow.step("endless", step).await
