@@ -517,7 +517,10 @@ fn maintaining(rows: usize) -> Vec<Case> {
             "repair/free",
             21,
             "bigint[]",
-            bigints(table::ids(table::SET_ASIDE, rows)),
+            bigints(mixed(
+                table::ids(table::SET_ASIDE, rows),
+                (FIRST_HELD..).take(rows).collect(),
+            )),
         ),
     ]
 }
