@@ -154,7 +154,7 @@ fn overdue_timeouts(row: &Row) -> Result<Finding, Failure> {
 async fn repairs(session: &Session) -> Result<Option<Finding>> {
     let newest = limits::REPAIR_EXAMINED_MAX;
     let skipped = i64::try_from(newest).unwrap_or(i64::MAX);
-    let before = statement::REPAIR_NEWEST.with([value(skipped)]);
+    let before = statement::DOCTOR_NEWEST.with([value(skipped)]);
     // None of fewer instances: then the walk starts with the first.
     let before = first(session, before, instance_id).await?;
     let page = ask(session, repair::paging(before, newest), repair::candidate).await?;

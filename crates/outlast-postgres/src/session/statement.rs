@@ -87,7 +87,6 @@ statements! {
     COLLECT = "collect/collect";
     COLLECT_OPERATIONS = "collect/collect_operations";
     REPAIR_PAGE = "repair/page";
-    REPAIR_NEWEST = "repair/newest";
     REPAIR_FIND = "repair/find";
     REPAIR_WAKE = "repair/wake";
     REPAIR_COUNT_AGAIN = "repair/count_again";
@@ -140,6 +139,7 @@ statements! {
     DOCTOR_LEASES = "doctor/leases";
     DOCTOR_TIMERS = "doctor/timers";
     DOCTOR_TIMEOUTS = "doctor/timeouts";
+    DOCTOR_NEWEST = "doctor/newest";
     DOCTOR_TIMES = "doctor/times";
     DOCTOR_RIGHTS = "doctor/rights";
     DOCTOR_SCHEMA = "doctor/schema";

@@ -507,7 +507,6 @@ fn maintaining(rows: usize) -> Vec<Case> {
             format!("{day_us}, {rows}"),
         ),
         case("repair/page", 1, "bigint, bigint", format!("5000, {rows}")),
-        case("repair/newest", 1, "bigint", format!("{rows}")),
         case(
             "repair/find",
             15,
@@ -531,9 +530,12 @@ fn maintaining(rows: usize) -> Vec<Case> {
         ),
         case(
             "repair/free",
-            9,
+            21,
             "bigint[]",
-            bigints(table::ids(table::SET_ASIDE, rows)),
+            bigints(mixed(
+                table::ids(table::SET_ASIDE, rows),
+                (FIRST_HELD..).take(rows).collect(),
+            )),
         ),
     ]
 }

@@ -581,8 +581,6 @@ async fn a_reader_reads_everything_and_writes_nothing() {
     assert_eq!(reader.rounds(id).await.unwrap(), []);
     let scope = RepairScope::Ids(vec![id]);
     assert_eq!(reader.needing_repair(scope).await.unwrap().found, []);
-    let note = Note::by("somebody");
-    assert!(reader.repair(vec![id], note).await.is_err());
     let everything = StepCountRequest {
         after: None,
         limit: 10,

@@ -19,7 +19,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("../../sql/repair/page.sql");
-const NEWEST: &str = include_str!("../../sql/repair/newest.sql");
+const NEWEST: &str = include_str!("../../sql/doctor/newest.sql");
 const ROW: &str = include_str!("../../sql/repair/row.sql");
 const UNSEEN_SIGNAL: &str = include_str!("../../sql/repair/unseen_signal.sql");
 const CHILDREN: &str = include_str!("../../sql/repair/children.sql");
