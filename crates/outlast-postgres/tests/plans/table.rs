@@ -32,9 +32,9 @@ pub(crate) const ENDED_PARENT: i64 = 63;
 pub(crate) const FAMILY: i64 = 1_000_095;
 /// The first child of that family that has ended.
 pub(crate) const FIRST_PLACED: i64 = 1_100_000;
-
 /// The first child of that family that the window holds.
 pub(crate) const FIRST_HELD: i64 = 1_150_000;
+
 /// The worker that claims.
 pub(crate) const WORKER: i64 = 1;
 /// The first of ten workers whose lease has expired.
