@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::SemaphorePermit;
 
 /// The id of an update, and how long to wait for its reply.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -168,7 +169,7 @@ async fn answer(
     signal.dedup_key = Some(id.clone());
     signal.check()?;
     // Before the update is sent: a refused request leaves nothing behind.
-    let _place = place(api)?;
+    let _place = place_for(api, timeout)?;
     let instance = match api.admin().send_update(signal).await {
         Ok(instance) => instance,
         // Nothing was stored, as for a signal. The text does not say whether it exists.
@@ -209,10 +210,7 @@ pub(crate) async fn get(
     };
     SentUpdate::check_id(&key)?;
     api.instance(&caller.scope, id).await?;
-    let _place = match timeout.is_zero() {
-        true => None,
-        false => Some(place(&api)?),
-    };
+    let _place = place_for(&api, timeout)?;
     let found = read(&api, id, &key, timeout, stopping).await?;
     found.map_or_else(
         || {
@@ -225,6 +223,14 @@ pub(crate) async fn get(
             Ok(answer)
         },
     )
+}
+
+/// Takes one of the places for long polls, if there is a wait.
+fn place_for(api: &Api, timeout: Duration) -> Result<Option<SemaphorePermit<'_>>, Problem> {
+    match timeout.is_zero() {
+        true => Ok(None),
+        false => place(api).map(Some),
+    }
 }
 
 /// Waits for the reply, and answers with what became of the update. `None` if there is none.

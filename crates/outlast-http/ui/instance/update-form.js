@@ -67,8 +67,9 @@ export function updateForm(id, { signal, draw, sent }) {
         h('label', {}, 'Id (optional)', h('input', field('id')))),
       h('label', {}, 'Payload (JSON, optional)', h('textarea', { ...field('payload'), placeholder: '{"to": 90}', rows: '3' })),
       h('p', { class: 'field-problem', role: 'alert' }, refused && (refused.code ? `${refused.message} (${refused.code})` : refused.message)),
-      answer && outcome(),
-      h('div', { class: 'actions' }, h('button', { type: 'submit', disabled: waiting }, waiting ? 'Waiting …' : 'Send update'), h('span', { class: 'faint' }, 'A signal that wants a reply.')));
+      h('div', { class: 'actions' }, h('button', { type: 'submit', disabled: waiting }, waiting ? 'Waiting …' : 'Send update'), h('span', { class: 'faint' }, 'A signal that wants a reply.')),
+      // Last, so that it does not move the button under a click.
+      answer && outcome());
   }
 
   return { describe, isShown: () => answer !== null || waiting };

@@ -117,7 +117,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         hasHistory(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance)), h('div', { key: 'handled', class: 'stack' }, flow.handled(instance))],
         h('div', { key: 'halves', class: 'halves' },
           h('div', { class: 'stack' }, published(), facts(), errorCard(), instance.status === 'failed' && result('Error value'), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.status !== 'failed' && result('Result')),
-          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closeActions.describe(), history(), updateCard(), queryCard())),
+          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), updateCard(), inbox(), children(), closeActions.describe(), history(), queryCard())),
         hasHistory(instance) && [h('div', { key: 'states' }, flow.states()), h('div', { key: 'events' }, flow.list())]),
     ];
   }
@@ -179,7 +179,7 @@ export function screen({ parts: [id], query, signal, draw }) {
       h('div', { class: 'well' }, h('json-view', { raw: each.data }))))));
   }
 
-  /** Below the inbox: few instances take updates, and the reply must not move what is above. */
+  /** Above the inbox, which grows with each update and would move the form under a click. */
   function updateCard() {
     if (gone || (ENDED.has(instance.status) && !updates.isShown())) return null;
     return card('Send an update', null, h('div', { class: 'body' }, updates.describe(instance)));
