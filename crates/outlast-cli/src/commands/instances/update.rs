@@ -145,6 +145,17 @@ async fn unsent(error: RequestError, database: &Database, target: &Target) -> Fa
         RequestError::Ended { .. } | RequestError::Lookup(_) => ended_or_gone(database, target)
             .await
             .unwrap_or_else(|it| it),
-        other => Failure::Failed(other.to_string()),
+        other @ (RequestError::Signal(_)
+        | RequestError::Rejected { .. }
+        | RequestError::Failed { .. }
+        | RequestError::TimedOut { .. }
+        | RequestError::IdTaken { .. }
+        | RequestError::Malformed { .. }
+        | RequestError::NoCode { .. }
+        | RequestError::NotAWorkflow { .. }
+        | RequestError::NoHandler { .. }
+        | RequestError::Blocked { .. }
+        | RequestError::Undecodable { .. }
+        | _) => Failure::Failed(other.to_string()),
     }
 }
