@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Insert(commands::instances::insert::InsertArgs),
     /// Send a signal to an instance
     Signal(commands::instances::signal::SignalArgs),
+    /// Send an update to an instance, and wait for the reply
+    Update(commands::instances::update::UpdateArgs),
     /// Show one instance: its data, what it waits for, its inbox and its children
     Get(commands::instances::get::GetArgs),
     /// List instances, newest first

@@ -11,7 +11,7 @@ Exit codes:
   1  failure, or `doctor` found something serious
   2  invalid command line
   3  no such instance or queue
-  4  refused: the instance's status does not allow it, or it was not confirmed
+  4  refused: the instance's status or its code does not allow it, or it was not confirmed
   5  the database, or the server that was asked, cannot be reached or used";
 
 /// Why a command ends early.

@@ -140,7 +140,7 @@ impl InstanceObject {
 }
 
 /// Keeps the text byte for byte.
-fn raw(json: &Json) -> Option<Box<RawValue>> {
+pub(crate) fn raw(json: &Json) -> Option<Box<RawValue>> {
     RawValue::from_string(json.as_str().to_owned()).ok()
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn shown_key(stored: &Option<String>) -> Option<String> {
 }
 
 /// Returns the digits of a key that is not text.
-fn key_digits(stored: &Option<String>) -> Option<String> {
+pub(crate) fn key_digits(stored: &Option<String>) -> Option<String> {
     stored.as_deref().and_then(key::hex).map(str::to_owned)
 }
 
@@ -160,6 +160,8 @@ fn key_digits(stored: &Option<String>) -> Option<String> {
 pub(crate) struct SignalObject {
     id: String,
     name: String,
+    /// Whether it is an update: its sender waits for a reply.
+    wants_reply: bool,
     payload: Option<Box<RawValue>>,
     dedup_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,6 +175,7 @@ impl SignalObject {
         SignalObject {
             id: signal.id.to_string(),
             name: signal.name.clone(),
+            wants_reply: signal.wants_reply,
             payload: signal.payload.as_ref().and_then(raw),
             dedup_key: shown_key(&signal.dedup_key),
             dedup_key_hex: key_digits(&signal.dedup_key),

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::{Logs, Output};
 use crate::{demo, top};
 use database::{collect, doctor, migrate};
-use instances::{get, histories, insert, list, query, signal, tree, views, watch};
+use instances::{get, histories, insert, list, query, signal, tree, update, views, watch};
 use operations::end_instances::Ending;
 use operations::verb::Verb;
 use operations::{bulk, end_instances, queues};
@@ -33,6 +33,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(_)
         | Command::Insert(_)
         | Command::Signal(_)
+        | Command::Update(_)
         | Command::Get(_)
         | Command::List(_)
         | Command::Count(_)
@@ -77,6 +78,7 @@ fn access(command: &Command) -> Access {
         Command::Serve(_)
         | Command::Insert(_)
         | Command::Signal(_)
+        | Command::Update(_)
         | Command::Retry(_)
         | Command::Cancel(_)
         | Command::Terminate(_)
@@ -94,6 +96,7 @@ async fn run_on(database: &Database, command: &Command, output: &Output) -> Resu
     match command {
         Command::Insert(args) => insert::run(args, database, output).await,
         Command::Signal(args) => signal::run(args, database, output).await,
+        Command::Update(args) => update::run(args, database, output).await,
         Command::Get(args) => get::run(args, database, output).await,
         Command::List(args) => list::run(args, database, output).await,
         Command::Count(args) => list::count(args, database, output).await,

@@ -151,6 +151,12 @@ pub(crate) struct EventObject {
     deadline: Option<String>,
     policy: Option<&'static str>,
     group: Option<Value>,
+    /// The id of an update that was taken or answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    update: Option<String>,
+    /// How an update was answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply: Option<&'static str>,
     reason: Option<String>,
     expected: Option<String>,
     found: Option<String>,
@@ -184,6 +190,8 @@ impl EventObject {
             deadline: None,
             policy: Some(applied.policy.as_str()),
             group: None,
+            update: None,
+            reply: None,
             reason: Some(applied.reason.clone()),
             expected: None,
             found: None,
@@ -205,6 +213,8 @@ impl EventObject {
             deadline: detail.deadline.map(rfc3339),
             policy: detail.on_parent_close.map(|policy| policy.as_str()),
             group: detail.group.as_ref().map(place),
+            update: detail.update,
+            reply: detail.reply.map(|kind| kind.as_str()),
             reason: detail.reason,
             expected: detail.expected,
             found: detail.found,

@@ -25,3 +25,4 @@ mod refusing;
 mod showing;
 #[cfg(target_os = "linux")]
 mod typing;
+mod updating;

@@ -12,6 +12,8 @@ use serde_json::Value;
 use std::fmt::{self, Display, Formatter};
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
 /// Longer than any step of these tests takes.
@@ -185,6 +187,7 @@ impl Running {
             .register(Ledger)
             .register(errand)
             .register(crowd)
+            .register(shelf)
             .register(stuck);
         let engine = builder
             .queue("default", 10)
@@ -444,6 +447,37 @@ pub(crate) async fn crowd(flow: Flow) -> FlowResult<usize> {
     let clerk = || flow.run(Clerk::with(Task::Park { number: 2 }));
     let clerks = flow.all(vec![clerk(), clerk(), clerk()]).window(2).await?;
     Ok(clerks.len())
+}
+
+/// Asks a shelf to take books. The reply is the number of its books.
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(reply = u64)]
+pub(crate) struct TakeBooks {
+    books: u64,
+}
+
+/// Takes at most ten books, until it is paid.
+#[workflow]
+pub(crate) async fn shelf(flow: Flow) -> FlowResult<u64> {
+    let held = Arc::new(AtomicU64::new(0));
+    let filled = held.clone();
+    flow.on_update(move |flow: Flow, take: TakeBooks| {
+        let filled = filled.clone();
+        async move {
+            let sum = filled.load(Ordering::Relaxed).saturating_add(take.books);
+            if sum > 10 {
+                return flow.fail("the shelf is full");
+            }
+            filled.store(sum, Ordering::Relaxed);
+            Ok(sum)
+        }
+    })?
+    .validate(|take| match take.books {
+        0 => Err("no book is given"),
+        _ => Ok(()),
+    });
+    flow.signal::<Paid>().await?;
+    Ok(held.load(Ordering::Relaxed))
 }
 
 /// Awaits a future that is not a call of its flow, so it is blocked.

@@ -48,19 +48,24 @@ pub(crate) struct KeyParams {
     hex: Option<String>,
 }
 
-/// A machine and a correlation key, the parameters of the path.
+/// A machine and a correlation key, from the path, which may have more parameters.
 pub(crate) struct KeyPath {
     pub(crate) machine: String,
     /// As stored.
     pub(crate) key: String,
 }
 
+#[derive(Deserialize)]
+struct Names {
+    machine: String,
+    key: String,
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for KeyPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<KeyPath, Problem> {
-        let Path((machine, key)) =
-            Path::<(String, String)>::from_request_parts(parts, state).await?;
+        let Path(Names { machine, key }) = Path::<Names>::from_request_parts(parts, state).await?;
         let params: KeyParams = read(parts.uri.query().unwrap_or_default())?;
         let key = match flag("hex", params.hex.as_deref())? {
             true => KeyText::from_hex(&key)?.into(),

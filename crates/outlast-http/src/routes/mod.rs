@@ -17,6 +17,7 @@ mod queries;
 mod queues;
 mod router;
 mod signals;
+mod updates;
 mod views;
 mod wait;
 mod webhooks;

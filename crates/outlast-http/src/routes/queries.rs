@@ -2,6 +2,7 @@
 //!
 //! The code must be in this process: the client of the router belongs to an engine.
 
+use super::signals::inbox_full;
 use crate::api::Api;
 use crate::problem::{Code, Problem, ProblemBody};
 use crate::read_budget::BudgetedBody;
@@ -9,8 +10,8 @@ use crate::requests::extract::{AnyBody, Id, MayRead, Path, parse_id};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use outlast::LookupError;
 use outlast::client::RequestError;
+use outlast::{LookupError, SignalError};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -70,7 +71,14 @@ impl From<RequestError> for Problem {
             RequestError::Store(error) | RequestError::Lookup(LookupError::Store(error)) => {
                 return error.into();
             }
+            RequestError::Signal(SignalError::Store(error)) => return error.into(),
+            RequestError::Signal(SignalError::InboxFull { instance, .. }) => {
+                return inbox_full(instance);
+            }
             RequestError::Lookup(_) => Code::NotFound,
+            RequestError::Signal(_) | RequestError::Ended { .. } => Code::NoTarget,
+            RequestError::IdTaken { .. } => Code::Conflict,
+            RequestError::TimedOut { .. } => Code::Timeout,
             RequestError::NoHandler { .. } | RequestError::NotAWorkflow { .. } => Code::NoHandler,
             RequestError::NoCode { .. } => Code::NoCode,
             RequestError::Blocked { .. } => Code::Blocked,

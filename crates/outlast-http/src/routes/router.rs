@@ -2,7 +2,7 @@
 
 use super::{
     bulk, end_instances, events, family, health, histories, insert, instances, machines, metrics,
-    operate, overview, queries, queues, signals, views, wait, webhooks, workers,
+    operate, overview, queries, queues, signals, updates, views, wait, webhooks, workers,
 };
 use crate::access::guard;
 use crate::api::Api;
@@ -107,6 +107,8 @@ fn waiting_routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(wait::wait))
         .routes(routes!(wait::wait_by_key))
         .routes(routes!(views::get))
+        .routes(routes!(updates::send, updates::get))
+        .routes(routes!(updates::send_by_key))
 }
 
 fn streams() -> OpenApiRouter<Arc<Api>> {

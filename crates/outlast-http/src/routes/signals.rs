@@ -10,7 +10,9 @@ use crate::requests::extract::{Body, Id, MayRead, MaySignal, Query};
 use crate::requests::keys::{self, KeyParams, KeyPath};
 use axum::Json;
 use axum::extract::State;
-use outlast_core::{Delivery, Json as Document, NewSignal, SignalId, SignalRow, Target};
+use outlast_core::{
+    Delivery, InstanceId, Json as Document, NewSignal, SignalId, SignalRow, Target,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -72,10 +74,12 @@ pub(crate) struct SignalsBody {
 pub(crate) struct SignalBody {
     id: String,
     name: String,
+    /// Whether it is an update: its sender waits for a reply.
+    wants_reply: bool,
     /// Stored byte for byte; null for a consumed signal, of which only the dedup key is stored.
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Document>,
-    /// A dedup key that is not text is shown like `\x00ff`.
+    /// For an update, its id. A dedup key that is not text is shown like `\x00ff`.
     dedup_key: Option<String>,
     /// The dedup key in hexadecimal, only if it is not text.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,6 +131,7 @@ impl SignalBody {
         SignalBody {
             id: row.id.to_string(),
             name: row.name,
+            wants_reply: row.wants_reply,
             payload: row.payload,
             dedup_key,
             dedup_key_hex,
@@ -202,17 +207,18 @@ pub(crate) async fn send_one(api: &Api, signal: NewSignal) -> Result<DeliveryBod
             woke: false,
         }),
         Delivery::NoTarget => Err(no_target()),
-        Delivery::InboxFull { instance } => Err(Problem::new(
-            Code::InboxFull,
-            format!("the inbox of instance {instance} is full; it must consume signals first"),
-        )),
+        Delivery::InboxFull { instance } => Err(inbox_full(instance)),
     }
 }
 
 /// Returns the target if it is within the caller's scope. A token with a scope is checked against
 /// an instance, and the signal goes to that same instance. A key stays a key if the token is not
 /// bound to queues, because the machine is part of the key.
-async fn within_reach(api: &Api, caller: &Caller, target: Target) -> Result<Target, Problem> {
+pub(super) async fn within_reach(
+    api: &Api,
+    caller: &Caller,
+    target: Target,
+) -> Result<Target, Problem> {
     let reaches = match &target {
         Target::Id(_) => caller.scope.is_everything(),
         Target::Key { machine, .. } => {
@@ -235,9 +241,16 @@ async fn within_reach(api: &Api, caller: &Caller, target: Target) -> Result<Targ
         .ok_or_else(no_target)
 }
 
-fn no_target() -> Problem {
+pub(super) fn no_target() -> Problem {
     Problem::new(
         Code::NoTarget,
         "the instance does not exist or has finished",
+    )
+}
+
+pub(super) fn inbox_full(instance: InstanceId) -> Problem {
+    Problem::new(
+        Code::InboxFull,
+        format!("the inbox of instance {instance} is full; it must consume signals first"),
     )
 }

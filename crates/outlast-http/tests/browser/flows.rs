@@ -1,7 +1,7 @@
 //! A workflow on the screen of its instance: its timeline, open waits, events and runs.
 
 use crate::Visit;
-use crate::flow_machines::{Approved, Errand, crowd, stuck};
+use crate::flow_machines::{Approved, Errand, crowd, shelf, stuck};
 use crate::page::Theme;
 use crate::screens::pictures;
 use crate::stage::{Setting, Stage};
@@ -156,6 +156,67 @@ async fn a_workflow_is_asked_by_clicking() {
     page.until("!document.querySelector('.query-form')", "no form")
         .await;
     visit.end_but_for(&["400 (Bad Request)"]).await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_is_sent_by_clicking_and_its_reply_is_shown() {
+    let Some(visit) = Visit::start().await else {
+        return;
+    };
+    let stage = Stage::sqlite(Setting::default()).await;
+    let id = stage.start(shelf::with()).await;
+    let page = &visit.page;
+    page.size(1360, 1500).await;
+    page.go(&format!("{}instances/{id}", stage.ui)).await;
+    page.until_text("[data-waiting]", "approved").await;
+    page.press("Send update").await;
+    page.until_text(".update-form [role=alert]", "the name is required")
+        .await;
+    page.click(".update-form [name=name]").await;
+    page.write("take_books").await;
+    page.click(".update-form [name=id]").await;
+    page.write("u-1").await;
+    page.click(".update-form textarea").await;
+    page.write(r#"{"books": 3}"#).await;
+    page.press("Send update").await;
+    page.until_text(".update-form [data-update='u-1'][data-kind=done]", "3")
+        .await;
+    // The inbox, the events and the timeline name it.
+    page.until_text("section[aria-label=Inbox] .tag", "update")
+        .await;
+    page.until_text("[data-events]", "update accepted").await;
+    page.until_text("[data-events]", "u-1").await;
+    let moment = "document.querySelector('[data-moment=update_completed] title').textContent";
+    page.until(
+        &format!("{moment}.includes('take_books u-1 done')"),
+        "the answer in the timeline",
+    )
+    .await;
+    page.picture(&pictures().join("update.png")).await;
+    // A rejection has a reason, and so has a failure.
+    for (books, id, kind, reason) in [
+        (0, "u-2", "rejected", "was rejected: no book is given"),
+        (9, "u-3", "failed", "failed: the shelf is full"),
+    ] {
+        for (field, text) in [
+            ("[name=id]", id.to_owned()),
+            ("textarea", format!(r#"{{"books": {books}}}"#)),
+        ] {
+            let field = format!(".update-form {field}");
+            page.value(&format!("document.querySelector(\"{field}\").select()"))
+                .await;
+            page.write(&text).await;
+        }
+        page.press("Send update").await;
+        page.until_text(
+            &format!(".update-form [data-update='{id}'][data-kind={kind}]"),
+            reason,
+        )
+        .await;
+    }
+    page.until_text("[data-events]", "the shelf is full").await;
+    visit.end().await;
     stage.end().await;
 }
 

@@ -1,7 +1,7 @@
 //! The server behind the browser: a store, an engine with machines, and the router on a port of
 //! this machine.
 
-use crate::flow_machines::{Errand, crowd, fulfil, insure, label, pack, stuck};
+use crate::flow_machines::{Errand, crowd, fulfil, insure, label, pack, shelf, stuck};
 use crate::machines::{
     Cart, Checkout, Fulfilment, GiftWrap, Line, LineItem, Mail, Mailing, OldCheckout, OldOrder,
     Order, Parcel, Patrol, PaymentConfirmed,
@@ -108,6 +108,7 @@ impl Stage {
             .register(fulfil)
             .register(label)
             .register(crowd)
+            .register(shelf)
             .register(stuck)
             .register(insure)
             .register(pack)

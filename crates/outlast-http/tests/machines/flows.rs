@@ -1,10 +1,11 @@
 //! Workflows for the API tests and the browser tests: one with every kind of call, its child, one
-//! with a window, and one whose code cannot be replayed.
+//! with a window, one that takes updates, and one whose code cannot be replayed.
 
 use crate::team::{Piece, Work};
 use outlast::JobError;
 use outlast::prelude::*;
 use outlast::store::ClosePolicy;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The input of [`fulfil`].
@@ -121,6 +122,37 @@ pub(crate) async fn crowd(flow: Flow, pieces: u32) -> FlowResult<usize> {
     let pieces = (0..pieces).map(|_| flow.run(Piece::with(wait())));
     let pieces = flow.all(pieces.collect::<Vec<_>>()).window(2).await?;
     Ok(pieces.len())
+}
+
+/// Asks a [`shelf`] to take books. The reply is the number of its books.
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(reply = u64)]
+pub(crate) struct TakeBooks {
+    pub(crate) books: u64,
+}
+
+/// Takes at most ten books, until it is approved.
+#[workflow]
+pub(crate) async fn shelf(flow: Flow) -> FlowResult<u64> {
+    let held = Arc::new(AtomicU64::new(0));
+    let filled = held.clone();
+    flow.on_update(move |flow: Flow, take: TakeBooks| {
+        let filled = filled.clone();
+        async move {
+            let sum = filled.load(Ordering::Relaxed).saturating_add(take.books);
+            if sum > 10 {
+                return flow.fail("the shelf is full");
+            }
+            filled.store(sum, Ordering::Relaxed);
+            Ok(sum)
+        }
+    })?
+    .validate(|take| match take.books {
+        0 => Err("no book is given"),
+        _ => Ok(()),
+    });
+    flow.signal::<Approved>().await?;
+    Ok(held.load(Ordering::Relaxed))
 }
 
 /// Awaits a future that is not a call of its flow, so it is blocked.

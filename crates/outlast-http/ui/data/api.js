@@ -55,14 +55,27 @@ export async function ask(path, raw, signal) {
   return new Raw(await response.text());
 }
 
+// The reply to an update is users' data, and stays text.
+const REPLY = new Set(['reply']);
+
+/** Sends an update with a payload, a piece of JSON. */
+export function sendUpdate(path, raw, query, signal) {
+  return request('POST', path, { query, body: raw, signal, pieces: REPLY });
+}
+
+/** Returns what became of an update. */
+export function getUpdate(path, query, signal) {
+  return request('GET', path, { query, signal, pieces: REPLY });
+}
+
 export function remove(path, query, signal) {
   return request('DELETE', path, { query, signal });
 }
 
-async function request(method, path, { query, body, signal }) {
+async function request(method, path, { query, body, signal, pieces = RAW }) {
   const response = await open(method, address(path, query), { body, signal, patience: PATIENCE_MS });
   const text = await response.text();
-  return text === '' ? null : parse(text, RAW);
+  return text === '' ? null : parse(text, pieces);
 }
 
 /**

@@ -19,7 +19,7 @@ const RESULT_SHOWN = 2_000;
 const WAITS_SHOWN = 12;
 const HANDLED_SHOWN = 5;
 const NAMES_PX = 330;
-const PEOPLES = new Set(['result', 'payload', 'input']);
+const PEOPLES = new Set(['result', 'payload', 'input', 'reply']);
 
 const FLOW_STEP = 'run';
 
@@ -213,6 +213,7 @@ export function flowOf(id, { signal, draw }) {
         event.child && h('a', { class: 'mono', href: href(`instances/${event.child}`) }, event.child), event.child_run > 1 && h('span', { class: 'faint' }, `run ${event.child_run}`),
         event.group && h('span', { class: 'tag', title: placeTold(event.group) }, `${event.group.index + 1} of ${event.group.size}`),
         event.kind === 'policy_applied' ? h('span', { class: 'tag asked' }, APPLIED[event.policy]) : event.policy && event.policy !== 'abandon' && h('span', { class: 'tag', title: 'When this workflow ends' }, POLICIES[event.policy]),
+        event.update && h('code', { class: 'faint', title: 'The id of the update' }, event.update), event.reply && h('span', { class: 'tag' }, event.reply),
         event.deadline && !transition && h('span', { class: 'faint' }, 'until ', time(event.deadline)),
         h('span', { class: 'faint end-of-line', title: event.at }, `+${span(Math.max(0, Date.parse(event.at) - began))}`)),
       event.reason && reasonOf(event.reason),
@@ -229,7 +230,7 @@ export function flowOf(id, { signal, draw }) {
 function carriedBy(event) {
   if (!event.data || event.data.text.length > RESULT_SHOWN) return null;
   const carried = parse(event.data.text, PEOPLES);
-  const found = carried && typeof carried === 'object' ? carried.result ?? carried.payload : null;
+  const found = carried && typeof carried === 'object' ? carried.result ?? carried.payload ?? carried.reply : null;
   return found instanceof Raw ? found : null;
 }
 

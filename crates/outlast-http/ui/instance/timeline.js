@@ -100,7 +100,7 @@ export function rowsOf(events) {
     const at = Date.parse(event.at);
     const kind = Object.keys(KINDS).find((each) => KINDS[each].test(event.kind));
     if (event.kind === 'policy_applied') apply(rows, moments, event, at);
-    else if (MOMENTS[event.kind]) moments.push({ seq: event.seq, at, kind: event.kind, name: event.name, reason: event.reason ?? event.found });
+    else if (MOMENTS[event.kind]) moments.push({ seq: event.seq, at, kind: event.kind, name: [event.name, event.update, event.reply].filter(Boolean).join(' '), reason: event.reason ?? event.found });
     if (kind && event.call !== null) {
       const row = rows.get(event.call) ?? begin(rows, event, kind, at, before);
       row.name = event.name || row.name;

@@ -11,6 +11,7 @@ import { attempt, card, confirm, problem, skeletons, statusOf, time, toast } fro
 import { go, href } from '../router.js';
 import { queryForm } from '../instance/query-form.js';
 import { signalForm } from '../instance/signal-form.js';
+import { updateForm } from '../instance/update-form.js';
 import { h } from '../draw/view.js';
 import { plainText } from '../draw/viewer.js';
 
@@ -33,6 +34,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   const flow = flowOf(id, { signal, draw });
   flow.choose(query.get('run'));
   const form = signalForm(id, { draw, sent: () => load() });
+  const updates = updateForm(id, { signal, draw, sent: () => load() });
   const queries = queryForm(id, { signal, draw });
 
   load();
@@ -115,7 +117,7 @@ export function screen({ parts: [id], query, signal, draw }) {
         hasHistory(instance) && [h('div', { key: 'waits', class: 'stack' }, flow.waits(instance)), h('div', { key: 'timeline' }, flow.drawing(instance)), h('div', { key: 'handled', class: 'stack' }, flow.handled(instance))],
         h('div', { key: 'halves', class: 'halves' },
           h('div', { class: 'stack' }, published(), facts(), errorCard(), instance.status === 'failed' && result('Error value'), data(isFlow(instance) ? 'Input' : 'State', instance.state), instance.status !== 'failed' && result('Result')),
-          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), inbox(), children(), closeActions.describe(), history(), queryCard())),
+          h('div', { class: 'stack' }, !ENDED.has(instance.status) && !gone && card('Send a signal', null, h('div', { class: 'body' }, form(instance))), updateCard(), inbox(), children(), closeActions.describe(), history(), queryCard())),
         hasHistory(instance) && [h('div', { key: 'states' }, flow.states()), h('div', { key: 'events' }, flow.list())]),
     ];
   }
@@ -177,6 +179,12 @@ export function screen({ parts: [id], query, signal, draw }) {
       h('div', { class: 'well' }, h('json-view', { raw: each.data }))))));
   }
 
+  /** Above the inbox, which grows with each update and would move the form under a click. */
+  function updateCard() {
+    if (gone || (ENDED.has(instance.status) && !updates.isShown())) return null;
+    return card('Send an update', null, h('div', { class: 'body' }, updates.describe(instance)));
+  }
+
   /** What the code of the workflow answers, where the code is. It appears late, so it is last. */
   function queryCard() {
     const asked = !gone && isFlow(instance) && queries.describe(instance);
@@ -186,7 +194,7 @@ export function screen({ parts: [id], query, signal, draw }) {
   function inbox() {
     if (signals.length === 0) return card('Inbox', null, h('p', { class: 'body faint' }, 'No signals. Signals sent to this instance appear here.'));
     return card('Inbox', h('span', { class: 'badge' }, signals.length), h('ul', { class: 'list' }, signals.map((each) => h('li', { key: each.id },
-      h('div', { class: 'line' }, h('b', {}, each.name), each.dedup_key && h('code', { class: 'faint' }, each.dedup_key),
+      h('div', { class: 'line' }, h('b', {}, each.name), each.wants_reply && h('span', { class: 'tag', title: 'Its sender waits for a reply' }, 'update'), each.dedup_key && h('code', { class: 'faint' }, each.dedup_key),
         h('span', { class: 'faint end-of-line' }, 'received ', time(each.inserted_at), each.consumed_at ? [', consumed ', time(each.consumed_at)] : ', waiting')),
       each.payload && h('div', { class: 'well' }, h('json-view', { raw: each.payload }))))));
   }

@@ -445,7 +445,10 @@ impl InstanceDetails {
             let payload = signal.payload.as_ref().map(|payload| payload.as_str());
             let consumed = signal.consumed_at.map(|at| relative(at, self.now));
             table.row([
-                cell(&signal.name),
+                match signal.wants_reply {
+                    true => cell(format!("{} (update)", signal.name)),
+                    false => cell(&signal.name),
+                },
                 cell(relative(signal.inserted_at, self.now)),
                 cell(consumed.unwrap_or_else(|| "not yet".to_owned())),
                 cell(shown_key(&signal.dedup_key).unwrap_or_default()),

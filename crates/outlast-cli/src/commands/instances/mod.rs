@@ -8,5 +8,6 @@ pub(crate) mod query;
 pub(crate) mod signal;
 pub(crate) mod target;
 pub(crate) mod tree;
+pub(crate) mod update;
 pub(crate) mod views;
 pub(crate) mod watch;

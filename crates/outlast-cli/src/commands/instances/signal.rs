@@ -7,6 +7,7 @@ use crate::filters::{given_key, hex_key};
 use crate::output::{Format, Output, note};
 use crate::parameters::Payload;
 use clap::Args;
+use outlast::InstanceId;
 use outlast::store::{Delivery, KeyText, NewSignal, Target, limits};
 use serde_json::json;
 
@@ -56,11 +57,7 @@ pub(crate) async fn run(
             (instance, "duplicate", None)
         }
         Delivery::NoTarget => return Err(ended_or_gone(database, &args.target).await?),
-        Delivery::InboxFull { instance } => {
-            return Err(Failure::Refused(format!(
-                "the inbox of instance {instance} is full; it must consume signals first"
-            )));
-        }
+        Delivery::InboxFull { instance } => return Err(inbox_full(instance)),
     };
     match output.format {
         Format::Json => output.json(&json!({
@@ -75,7 +72,10 @@ pub(crate) async fn run(
 
 /// A finished instance accepts no signals. The error differs from that for an instance that never
 /// existed.
-async fn ended_or_gone(database: &Database, target: &Target) -> Result<Failure, Failure> {
+pub(super) async fn ended_or_gone(
+    database: &Database,
+    target: &Target,
+) -> Result<Failure, Failure> {
     Ok(match database.client.find(target.clone()).await? {
         Some(it) => Failure::Refused(format!(
             "instance {} has finished ({}) and reads no more signals",
@@ -83,4 +83,10 @@ async fn ended_or_gone(database: &Database, target: &Target) -> Result<Failure, 
         )),
         None => not_found(target),
     })
+}
+
+pub(super) fn inbox_full(instance: InstanceId) -> Failure {
+    Failure::Refused(format!(
+        "the inbox of instance {instance} is full; it must consume signals first"
+    ))
 }

@@ -73,6 +73,7 @@ async fn instances_outside_the_token_scope_cannot_be_read_or_changed<S: Store + 
             "/views",
             "/views/x?wait_after=0&timeout_ms=1",
             "/queries",
+            "/updates/u",
         ] {
             let answer = api.get(&format!("{path}{look}")).await;
             assert_eq!(answer.code(), "not_found", "{look}");
@@ -100,6 +101,12 @@ async fn instances_outside_the_token_scope_cannot_be_read_or_changed<S: Store + 
         let signal = json!({"name": "x"});
         assert_eq!(
             api.post(&format!("{path}/signals"), signal).await.code(),
+            "no_target"
+        );
+        assert_eq!(
+            api.post(&format!("{path}/updates/x"), json!(1))
+                .await
+                .code(),
             "no_target"
         );
         for verb in ["cancel", "terminate", "retry", "delete", "repair"] {
@@ -265,6 +272,12 @@ async fn the_holder_of_a_key_outside_the_token_scope_is_not_revealed<S: Store + 
         .post("/v1/machines/a/keys/order/signals", json!({"name": "x"}))
         .await;
     assert_eq!(signal.code(), "no_target");
+    let updating = "/v1/machines/a/keys/order/updates/x?timeout_ms=0";
+    let update = tenants.of_queue.post(updating, json!({})).await;
+    assert_eq!(update.code(), "no_target");
+    let update = tenants.of_machine.post(updating, json!({})).await;
+    assert_eq!(update.status, 202);
+    assert_eq!(update.json()["instance"], held["id"]);
     assert_eq!(
         tenants
             .of_machine

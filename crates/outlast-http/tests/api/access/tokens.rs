@@ -53,12 +53,13 @@ async fn a_request_without_a_valid_secret_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_asks_for_the_role_it_needs() {
-    let routes: [(Role, Method, &str); 28] = [
+    let routes: [(Role, Method, &str); 31] = [
         (Role::Read, Method::GET, "/v1/instances"),
         (Role::Read, Method::GET, "/v1/instances/count"),
         (Role::Read, Method::GET, "/v1/instances/1"),
         (Role::Read, Method::GET, "/v1/instances/1/signals"),
         (Role::Read, Method::GET, "/v1/instances/1/wait?timeout_ms=1"),
+        (Role::Read, Method::GET, "/v1/instances/1/updates/u"),
         (Role::Read, Method::GET, "/v1/instances/1/tree"),
         (Role::Read, Method::GET, "/v1/instances/1/family"),
         (Role::Read, Method::GET, "/v1/instances/1/close_actions"),
@@ -74,6 +75,12 @@ async fn every_route_asks_for_the_role_it_needs() {
         (Role::Signal, Method::POST, "/v1/instances/batch"),
         (Role::Signal, Method::POST, "/v1/instances/1/signals"),
         (Role::Signal, Method::POST, "/v1/machines/m/keys/k/signals"),
+        (Role::Signal, Method::POST, "/v1/instances/1/updates/n"),
+        (
+            Role::Signal,
+            Method::POST,
+            "/v1/machines/m/keys/k/updates/n",
+        ),
         (Role::Operate, Method::POST, "/v1/instances/1/retry"),
         (Role::Operate, Method::POST, "/v1/instances/1/repair"),
         (Role::Operate, Method::POST, "/v1/instances/1/cancel"),

@@ -9,4 +9,5 @@ mod queries;
 mod signals;
 mod sleeping;
 mod transitions;
+mod updates;
 mod views;

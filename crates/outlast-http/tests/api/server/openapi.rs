@@ -78,6 +78,9 @@ async fn every_route_answers_as_the_document_says() {
     api.get(&format!("/v1/instances/{failed}/wait")).await.ok();
     let closed = closed_team(&api).await;
     let errand = crate::instances::flows::errand(&api, &["wait"], 0).await;
+    let shelf = json!({"machine": "shelf", "step": "run"});
+    let shelf = api.post("/v1/instances", shelf).await.ok()["id"].clone();
+    let shelf = shelf.as_str().unwrap().to_owned();
     let ended = api.insert("m", "nobody").await;
     api.post(
         &format!("/v1/instances/{ended}/terminate"),
@@ -267,6 +270,36 @@ async fn every_route_answers_as_the_document_says() {
         ),
         (
             "post",
+            "/v1/instances/{id}/updates/{update}",
+            format!("/v1/instances/{shelf}/updates/take_books?id=u"),
+            json!({"books": 1}),
+        ),
+        (
+            "post",
+            "/v1/instances/{id}/updates/{update}",
+            format!("/v1/instances/{shelf}/updates/take_books"),
+            json!({"books": 0}),
+        ),
+        (
+            "post",
+            "/v1/instances/{id}/updates/{update}",
+            format!("/v1/instances/{parent}/updates/unknown?timeout_ms=0"),
+            json!({}),
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/updates/{update}",
+            format!("/v1/instances/{shelf}/updates/u?timeout_ms=1"),
+            Value::Null,
+        ),
+        (
+            "get",
+            "/v1/instances/{id}/history",
+            format!("/v1/instances/{shelf}/history"),
+            Value::Null,
+        ),
+        (
+            "post",
             "/v1/instances/{id}/retry",
             format!("/v1/instances/{failed}/retry"),
             json!({"reason": "again"}),
@@ -294,6 +327,12 @@ async fn every_route_answers_as_the_document_says() {
             "/v1/machines/{machine}/keys/{key}/signals",
             "/v1/machines/checkout/keys/order:1/signals".into(),
             json!({"name": "other"}),
+        ),
+        (
+            "post",
+            "/v1/machines/{machine}/keys/{key}/updates/{update}",
+            "/v1/machines/checkout/keys/order:1/updates/x?timeout_ms=0".into(),
+            json!({}),
         ),
         (
             "post",
@@ -494,6 +533,7 @@ async fn the_router_serves_the_documented_routes_and_no_other_methods() {
         let address = address
             .replace("{queue}", "q")
             .replace("{name}", "n")
+            .replace("{update}", "u")
             .replace("{verb}", "retry");
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             let is_documented = documented.contains(&(method.to_lowercase(), path.clone()));
@@ -547,7 +587,11 @@ async fn every_documented_query_parameter_is_accepted() {
                 continue;
             }
             let name = parameter["name"].as_str().unwrap();
-            let address = format!("{}?{name}=1", path.replace("{id}", &id));
+            let mut address = format!("{}?{name}=1", path.replace("{id}", &id));
+            // No wait of this test is met.
+            if name != "timeout_ms" && parameters(operation, "query").any(|it| it == "timeout_ms") {
+                address += "&timeout_ms=1";
+            }
             let answer = api
                 .send(api.request(
                     method.to_uppercase().parse().unwrap(),

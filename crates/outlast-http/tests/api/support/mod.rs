@@ -3,7 +3,7 @@
 pub(crate) mod api_client;
 pub(crate) mod machines;
 
-use crate::flow_machines::{crowd, fulfil, insure, label, pack, stuck};
+use crate::flow_machines::{crowd, fulfil, insure, label, pack, shelf, stuck};
 use crate::team::{Piece, Team};
 use futures_util::FutureExt;
 use outlast::store::{
@@ -71,7 +71,7 @@ pub(crate) async fn on_postgres<T: Future<Output = ()>>(test: impl FnOnce(Postgr
 }
 
 /// The number of machines of the engine that [`running`] starts.
-pub(crate) const MACHINES: usize = 11;
+pub(crate) const MACHINES: usize = 12;
 
 /// Starts an engine with every machine of these tests.
 pub(crate) async fn running(store: impl Store + Inspect) -> Engine {
@@ -84,6 +84,7 @@ pub(crate) async fn running(store: impl Store + Inspect) -> Engine {
         .register(fulfil)
         .register(label)
         .register(crowd)
+        .register(shelf)
         .register(stuck)
         .register(insure)
         .register(pack)
