@@ -35,6 +35,14 @@ pub(crate) enum Entry {
         dedup: String,
         at: i64,
     },
+    /// An update is about to be sent, perhaps again.
+    Sent {
+        instance: i64,
+        update: String,
+        at: i64,
+    },
+    /// The sender of an update was told what became of it.
+    Told(Told),
     /// A verb of an operator was acknowledged.
     Operated {
         verb: String,
@@ -98,6 +106,46 @@ pub(crate) struct Did {
     pub(crate) follows: Vec<u64>,
     pub(crate) worker: String,
     pub(crate) at: i64,
+}
+
+/// What the sender of an update was told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    pub(crate) instance: i64,
+    /// The id of the update.
+    pub(crate) update: String,
+    pub(crate) answer: Answer,
+    /// The value, or the reason as a string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reply: Option<serde_json::Value>,
+    /// When the update was sent.
+    pub(crate) asked_at: i64,
+    pub(crate) at: i64,
+}
+
+/// What became of an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Done,
+    Failed,
+    Rejected,
+    /// Its instance ended without a reply.
+    Ended,
+    /// It was delivered, and the sender stopped waiting before the reply.
+    Pending,
+    /// It was acknowledged, and its id is not that of an update afterwards.
+    Missing,
+}
+
+impl Answer {
+    /// Returns whether it is a reply, which stands.
+    pub(crate) fn is_reply(self) -> bool {
+        match self {
+            Answer::Done | Answer::Failed | Answer::Rejected => true,
+            Answer::Ended | Answer::Pending | Answer::Missing => false,
+        }
+    }
 }
 
 /// An acknowledged insert, and its expected end.

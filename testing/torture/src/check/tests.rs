@@ -207,6 +207,9 @@ impl History {
             name: "item".into(),
             dedup: Some(format!("item:{id}")),
             consumed,
+            wants_reply: false,
+            reply_kind: None,
+            reply: None,
         }));
     }
 
