@@ -8,12 +8,14 @@ use anyhow::{Context as _, Result};
 use outlast_core::Joined;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use tokio::sync::{mpsc, oneshot};
 
 /// Entries per sync.
 const BATCH_MAX: usize = 1_000;
+/// The process that drives the load, in most scenarios.
+pub(crate) const SUPERVISOR: &str = "supervisor";
 
 /// One event. Times are in microseconds since 1970 by the machine's true clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -230,6 +232,34 @@ fn write_lines(mut file: File, mut waiting: mpsc::Receiver<(Vec<u8>, oneshot::Se
         for (_, written) in batch.drain(..) {
             let _ = written.send(());
         }
+    }
+}
+
+/// Reads the entries that another process writes from now on.
+pub(crate) struct Tail {
+    file: File,
+    /// The beginning of a line whose rest is not written yet.
+    torn: Vec<u8>,
+}
+
+impl Tail {
+    pub(crate) fn open(folder: &Path, name: &str) -> Result<Tail> {
+        let mut file = File::open(folder.join(format!("{name}.ledger")))?;
+        file.seek(SeekFrom::End(0))?;
+        let torn = Vec::new();
+        Ok(Tail { file, torn })
+    }
+
+    /// Returns the entries since the last call. The first one is left out if its line was begun
+    /// before.
+    pub(crate) fn read(&mut self) -> Result<Vec<Entry>> {
+        self.file.read_to_end(&mut self.torn)?;
+        let whole = self.torn.iter().rposition(|byte| *byte == b'\n');
+        let lines: Vec<u8> = self.torn.drain(..whole.map_or(0, |end| end + 1)).collect();
+        let lines = lines.split(|byte| *byte == b'\n');
+        Ok(lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect())
     }
 }
 

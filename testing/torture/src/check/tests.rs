@@ -3,6 +3,7 @@
 mod families;
 mod flows;
 mod timeouts;
+mod updates;
 
 use super::{Books, Checker, Figures, Records, Violation};
 use crate::audit::{Change, Instance, Op, Signal, Subject};

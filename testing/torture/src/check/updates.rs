@@ -317,7 +317,11 @@ impl Checker {
             let is_right = children.len() == 1 || (children.is_empty() && !is_done);
             let signals = self.signals.values();
             let signals = signals.filter(|it| it.name == "paid" && children.contains(&it.target));
-            let signals = if children.is_empty() { 0 } else { signals.count() };
+            let signals = if children.is_empty() {
+                0
+            } else {
+                signals.count()
+            };
             return (!is_right || signals > 1).then(|| {
                 format!("started {children:?} for update {id}, with {signals} signals to them")
             });

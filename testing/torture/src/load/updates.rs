@@ -1,8 +1,8 @@
 //! Senders of updates, which send again under the same id until they are told what became of it.
 
 use super::{Load, SENDS_MAX};
-use crate::ledger::{Answer, Entry, Told, now_us};
-use crate::machines::{Ask, Desk, Plea, Query, Shift, Way, update_id};
+use crate::ledger::{Answer, Entry, Tail, Told, now_us};
+use crate::machines::{Ask, Desk, Plea, Query, Shift, Way, of_update_id, update_id};
 use anyhow::Result;
 use outlast::client::RequestError;
 use outlast::machine::Request;
@@ -10,6 +10,10 @@ use outlast::prelude::*;
 use outlast::{InstanceId, LookupError, SignalError};
 use serde_json::Value;
 use tokio::task::JoinSet;
+
+/// How often a worker looks for updates that it could send too. It sends one of this many.
+const AGAIN_PAUSE: Duration = Duration::from_millis(50);
+const AGAIN_ONE_OF: u32 = 6;
 
 impl Load {
     /// Starts a machine that answers updates.
@@ -43,7 +47,7 @@ impl Load {
     /// Sends a journey updates of both kinds.
     pub(super) async fn send_to_journey(self, id: InstanceId, mut random: fastrand::Rng) {
         for _ in 0..random.u32(1..4) {
-            tokio::time::sleep(Duration::from_millis(random.u64(..400))).await;
+            tokio::time::sleep(Duration::from_millis(random.u64(..150))).await;
             match random.u32(..3) {
                 0 => {
                     let plea = |number, way| Plea { number, way };
@@ -58,12 +62,8 @@ impl Load {
     }
 
     /// Sends an update, sometimes from several tasks at once, and sometimes again after its reply.
-    async fn send<R>(
-        &self,
-        to: InstanceId,
-        request: fn(u64, Way) -> R,
-        random: &mut fastrand::Rng,
-    ) where
+    async fn send<R>(&self, to: InstanceId, request: fn(u64, Way) -> R, random: &mut fastrand::Rng)
+    where
         R: Request<Reply = u64> + Send,
     {
         let number = random.u64(..1 << 53);
@@ -85,6 +85,47 @@ impl Load {
             tokio::time::sleep(Duration::from_millis(random.u64(..3_000))).await;
             self.send_until_told(to, request, (number, way), random.fork())
                 .await;
+        }
+    }
+
+    /// Sends some of the updates again that another process sends, under their ids.
+    pub(crate) async fn send_again(self, mut others: Tail) {
+        let mut random = fastrand::Rng::new();
+        loop {
+            tokio::time::sleep(AGAIN_PAUSE).await;
+            for entry in others.read().unwrap_or_default() {
+                if let Entry::Sent {
+                    instance, update, ..
+                } = entry
+                    && random.u32(..AGAIN_ONE_OF) == 0
+                {
+                    let repeat = |load: Load, random| async move {
+                        load.repeat(InstanceId(instance), &update, random).await;
+                    };
+                    self.follow(repeat, random.fork());
+                }
+            }
+        }
+    }
+
+    async fn repeat(self, to: InstanceId, update: &str, random: fastrand::Rng) {
+        let Some((name, way, number)) = of_update_id(update) else {
+            return;
+        };
+        let it = (number, way);
+        match name {
+            "ask" => {
+                let ask = |number, way| Ask { number, way };
+                self.send_until_told(to, ask, it, random).await;
+            }
+            "plea" => {
+                let plea = |number, way| Plea { number, way };
+                self.send_until_told(to, plea, it, random).await;
+            }
+            _ => {
+                let query = |number, way| Query { number, way };
+                self.send_until_told(to, query, it, random).await;
+            }
         }
     }
 

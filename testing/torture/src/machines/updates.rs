@@ -21,13 +21,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(crate) const ALL: [Way; 5] = [
-        Way::Plain,
-        Way::Step,
-        Way::Child,
-        Way::Bad,
-        Way::Refused,
-    ];
+    pub(crate) const ALL: [Way; 5] = [Way::Plain, Way::Step, Way::Child, Way::Bad, Way::Refused];
 
     fn name(self) -> &'static str {
         match self {
