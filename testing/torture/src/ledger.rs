@@ -301,6 +301,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn a_tail_reads_what_is_written_after_it_was_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("one.ledger");
+        fs::write(&path, b"{\"what\":\"asked\",\"token\":7,\"at\":1}\n").unwrap();
+        let mut tail = Tail::open(folder.path(), "one").unwrap();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"what\":\"asked\",\"tok").unwrap();
+        assert_eq!(tail.read().unwrap(), []);
+        file.write_all(b"en\":8,\"at\":2}\n").unwrap();
+        assert_eq!(tail.read().unwrap(), [Entry::Asked { token: 8, at: 2 }]);
+        assert_eq!(tail.read().unwrap(), []);
+    }
+
+    #[tokio::test]
     async fn written_entries_are_read_again_and_a_torn_line_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let entry = Entry::Asked {

@@ -222,13 +222,18 @@ impl Checker {
         target: Option<&Life>,
     ) -> Option<String> {
         let (id, answer) = (&told.update, told.answer);
+        let had_ended = target.is_some_and(|it| {
+            it.retries > 0 || it.ended_at.is_some_and(|at| at <= told.at + self.coarse_us)
+        });
+        if answer == Answer::Ended && !had_ended {
+            return Some(format!(
+                "told a sender of {id} that it had ended, before it did"
+            ));
+        }
         let Some(update) = update else {
-            let may_end = target.is_some_and(|it| it.retries > 0 || it.ended_at.is_some());
-            return match answer {
-                Answer::Ended if may_end => None,
-                Answer::Ended => Some(format!("was said to have ended, to a sender of {id}")),
-                _ => Some(format!("was acknowledged update {id}, which is not there")),
-            };
+            // An instance that has ended takes no update.
+            return (answer != Answer::Ended)
+                .then(|| format!("was acknowledged update {id}, which is not there"));
         };
         let is_right = match answer {
             Answer::Done | Answer::Failed | Answer::Rejected => {

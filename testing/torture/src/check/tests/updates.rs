@@ -164,6 +164,25 @@ fn a_sender_that_was_told_another_reply_breaks_i7() {
 }
 
 #[test]
+fn a_sender_that_is_told_of_an_end_too_early_breaks_i7() {
+    let told = |id: &str, early: bool| {
+        let mut history = History::of_a_sent_update("ask:plain:300");
+        if early {
+            history.told(id, Answer::Ended, None);
+        }
+        history.finish();
+        history.update("ask:plain:300", Op::Update, true, None);
+        if !early {
+            history.told(id, Answer::Ended, None);
+        }
+        history
+    };
+    assert_eq!(told("ask:plain:301", false).broken(), [""; 0]);
+    told("ask:plain:300", true).breaks("I7", "that it had ended, before it did");
+    told("ask:plain:301", true).breaks("I7", "that it had ended, before it did");
+}
+
+#[test]
 fn a_reply_that_changes_breaks_i7() {
     let changed = |reply| {
         let mut history = History::of_an_update();
