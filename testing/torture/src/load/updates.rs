@@ -9,11 +9,14 @@ use outlast::machine::Request;
 use outlast::prelude::*;
 use outlast::{InstanceId, LookupError, SignalError};
 use serde_json::Value;
+use std::collections::HashSet;
 use tokio::task::JoinSet;
 
-/// How often a worker looks for updates that it could send too. It sends one of this many.
+/// How often a worker looks for updates that it could send too. It sends one of this many, and
+/// this often.
 const AGAIN_PAUSE: Duration = Duration::from_millis(50);
 const AGAIN_ONE_OF: u32 = 6;
+const AGAIN_MAX: u32 = 2;
 
 impl Load {
     /// Starts a machine that answers updates.
@@ -76,27 +79,28 @@ impl Load {
         for _ in 0..tasks {
             let (load, random) = (self.clone(), random.fork());
             senders.spawn(async move {
-                load.send_until_told(to, request, (number, way), random)
+                load.send_until_told(to, request, (number, way), SENDS_MAX, random)
                     .await;
             });
         }
         senders.join_all().await;
         if random.u32(..4) == 0 {
             tokio::time::sleep(Duration::from_millis(random.u64(..3_000))).await;
-            self.send_until_told(to, request, (number, way), random.fork())
+            self.send_until_told(to, request, (number, way), SENDS_MAX, random.fork())
                 .await;
         }
     }
 
     /// Sends some of the updates again that another process sends, under their ids.
     pub(crate) async fn send_again(self, mut others: Tail) {
-        let mut random = fastrand::Rng::new();
+        let (mut random, mut seen) = (fastrand::Rng::new(), HashSet::new());
         loop {
             tokio::time::sleep(AGAIN_PAUSE).await;
             for entry in others.read().unwrap_or_default() {
                 if let Entry::Sent {
                     instance, update, ..
                 } = entry
+                    && seen.insert(update.clone())
                     && random.u32(..AGAIN_ONE_OF) == 0
                 {
                     let repeat = |load: Load, random| async move {
@@ -116,15 +120,15 @@ impl Load {
         match name {
             "ask" => {
                 let ask = |number, way| Ask { number, way };
-                self.send_until_told(to, ask, it, random).await;
+                self.send_until_told(to, ask, it, AGAIN_MAX, random).await;
             }
             "plea" => {
                 let plea = |number, way| Plea { number, way };
-                self.send_until_told(to, plea, it, random).await;
+                self.send_until_told(to, plea, it, AGAIN_MAX, random).await;
             }
             _ => {
                 let query = |number, way| Query { number, way };
-                self.send_until_told(to, query, it, random).await;
+                self.send_until_told(to, query, it, AGAIN_MAX, random).await;
             }
         }
     }
@@ -135,12 +139,13 @@ impl Load {
         to: InstanceId,
         request: fn(u64, Way) -> R,
         (number, way): (u64, Way),
+        sends_max: u32,
         mut random: fastrand::Rng,
     ) where
         R: Request<Reply = u64> + Send,
     {
         let update = update_id(R::NAME, way, number);
-        for _ in 0..SENDS_MAX {
+        for _ in 0..sends_max {
             let asked_at = now_us();
             let sent = Entry::Sent {
                 instance: to.0,
@@ -148,7 +153,7 @@ impl Load {
                 at: asked_at,
             };
             self.ledger.write(&sent).await;
-            let patience = Duration::from_millis(random.u64(1..1_500));
+            let patience = Duration::from_millis(random.u64(50..1_500));
             let request = request(number, way);
             let sent = self.client.update(to, request).id(update.as_str());
             let (answer, reply) = match sent.timeout(patience).await {
@@ -185,7 +190,7 @@ impl Load {
             if answer != Answer::Pending {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(random.u64(..500))).await;
+            tokio::time::sleep(Duration::from_millis(random.u64(100..1_000))).await;
         }
     }
 }
