@@ -160,7 +160,7 @@ impl Checker {
             };
             let is_done = update.reply.as_ref().map(|it| it.kind) == Some(Answer::Done);
             *served.entry(life.target).or_default() += u64::from(is_done);
-            let what = self.wrong_kind(update);
+            let what = wrong_kind(update, target);
             wrong.extend(what.map(|what| (life.target, what)));
             let what = match is_flow(&target.last) {
                 true => self.wrong_history(signal, update).or_else(|| {
@@ -256,25 +256,6 @@ impl Checker {
         (!is_right).then(|| format!("told a sender of {id} {answer:?} {reply:?}, and has {has:?}"))
     }
 
-    /// The reply is of the kind that the way of the update leads to.
-    fn wrong_kind(&self, update: &UpdateLife) -> Option<String> {
-        let Reply { kind, data } = update.reply.as_ref()?;
-        let (name, way, number) = of_update_id(&update.id)?;
-        // A cancelled workflow makes no further call.
-        let is_right = match (way, kind) {
-            (_, Answer::Ended) | (Way::Refused, Answer::Rejected) | (Way::Bad, Answer::Failed) => {
-                true
-            }
-            (Way::Step, Answer::Done) => true,
-            (Way::Plain | Way::Child, Answer::Done) => {
-                name == "query" || data.as_u64() == Some(number)
-            }
-            (Way::Step | Way::Child, Answer::Failed) => name != "query",
-            _ => false,
-        };
-        (!is_right).then(|| format!("replied to update {} with {kind:?} {data}", update.id))
-    }
-
     /// A history and the rows have the same replies. A rejected update leaves no event.
     fn wrong_history(&self, signal: i64, update: &UpdateLife) -> Option<String> {
         let id = &update.id;
@@ -346,6 +327,24 @@ impl Checker {
             format!("replied {data} to update {id}, which no run of a step gave")
         })
     }
+}
+
+/// Returns what is wrong if the way of the update does not lead to a reply of this kind.
+fn wrong_kind(update: &UpdateLife, target: &Life) -> Option<String> {
+    let Reply { kind, data } = update.reply.as_ref()?;
+    let (name, way, number) = of_update_id(&update.id)?;
+    // The `on_cancel` of a machine replies to nothing, and consumes what the step has awaited. A
+    // cancelled workflow makes no further call.
+    let was_cancelled = name == "query" && target.last.status == Status::Cancelled;
+    let is_right = match (way, kind) {
+        (_, Answer::Ended) | (Way::Refused, Answer::Rejected) | (Way::Bad, Answer::Failed) => true,
+        (Way::Step, Answer::Done) => true,
+        (Way::Plain | Way::Child, Answer::Done) => name == "query" || data.as_u64() == Some(number),
+        (Way::Step | Way::Child, Answer::Failed) => name != "query" || was_cancelled,
+        (Way::Plain | Way::Refused, Answer::Failed) => was_cancelled,
+        _ => false,
+    };
+    (!is_right).then(|| format!("replied to update {} with {kind:?} {data}", update.id))
 }
 
 /// Returns the payments that workflows have started, by parent and token.
