@@ -303,6 +303,21 @@ fn a_reply_of_the_wrong_kind_breaks_i7() {
 }
 
 #[test]
+fn only_a_cancelled_machine_may_fail_an_update_that_it_serves() {
+    let failed = |status| {
+        let mut history = History::of_a_desk();
+        let last = history.updates().next_back().expect("it has a reply");
+        last.reply_kind = Some(Answer::Failed);
+        history.last(1).status = status;
+        history.last(1).result = Some("0".into());
+        history
+    };
+    failed(Status::Done).breaks("I7", "replied to update query:plain:300 with Failed");
+    let broken = failed(Status::Cancelled).broken();
+    assert!(!broken.iter().any(|it| it.contains("query")), "{broken:?}");
+}
+
+#[test]
 fn a_handler_that_does_not_end_with_its_run_breaks_i7() {
     let mut history = History::of_an_accepted_update("ask:plain:300");
     history.finish();
