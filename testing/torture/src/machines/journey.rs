@@ -306,7 +306,9 @@ impl Traveller<'_> {
         let number = plea.number;
         self.received.push(number);
         match plea.way {
-            Way::Plain | Way::Child => drop(plea.reply(number)?),
+            Way::Plain | Way::Child => {
+                plea.reply(number)?;
+            }
             Way::Bad => drop(plea),
             Way::Refused => drop(plea.reject("refused")),
             Way::Step => {
