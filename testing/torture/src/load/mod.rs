@@ -1,5 +1,5 @@
-//! The load: instances of every machine, signals, updates, cancels and retries, at a steady rate. It writes
-//! the responses to the ledger.
+//! The load: instances of every machine, signals, updates, cancels and retries, at a steady rate.
+//! It writes the responses to the ledger.
 
 mod ending;
 mod family;

@@ -1,8 +1,8 @@
 //! Workflows that use every call: steps that depend on each other, and activities alone, in
 //! groups, in nested groups, side by side and in selections. Their children are other journeys and
 //! machines, which they signal or cancel through handles. They also wait for signals, take updates
-//! with a handler and as calls, sleep, use versions, and continue as new. A journey survives every failure on the way, and a cancelled one
-//! undoes something first.
+//! with a handler and as calls, sleep, use versions, and continue as new. A journey survives every
+//! failure on the way, and a cancelled one undoes something first.
 //!
 //! The behaviour of a journey follows from its token, so a replay is the same. The result of a
 //! step is a number drawn when it runs, which identifies that run of the step. Times and random
