@@ -8,12 +8,14 @@ use anyhow::{Context as _, Result};
 use outlast_core::Joined;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use tokio::sync::{mpsc, oneshot};
 
 /// Entries per sync.
 const BATCH_MAX: usize = 1_000;
+/// The process that drives the load, in most scenarios.
+pub(crate) const SUPERVISOR: &str = "supervisor";
 
 /// One event. Times are in microseconds since 1970 by the machine's true clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +37,14 @@ pub(crate) enum Entry {
         dedup: String,
         at: i64,
     },
+    /// An update is about to be sent, perhaps again.
+    Sent {
+        instance: i64,
+        update: String,
+        at: i64,
+    },
+    /// The sender of an update was told what became of it.
+    Told(Told),
     /// A verb of an operator was acknowledged.
     Operated {
         verb: String,
@@ -98,6 +108,46 @@ pub(crate) struct Did {
     pub(crate) follows: Vec<u64>,
     pub(crate) worker: String,
     pub(crate) at: i64,
+}
+
+/// What the sender of an update was told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    pub(crate) instance: i64,
+    /// The id of the update.
+    pub(crate) update: String,
+    pub(crate) answer: Answer,
+    /// The value, or the reason as a string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reply: Option<serde_json::Value>,
+    /// When the update was sent.
+    pub(crate) asked_at: i64,
+    pub(crate) at: i64,
+}
+
+/// What became of an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Done,
+    Failed,
+    Rejected,
+    /// Its instance ended without a reply.
+    Ended,
+    /// It was delivered, and the sender stopped waiting before the reply.
+    Pending,
+    /// It was acknowledged, and its id is not that of an update afterwards.
+    Missing,
+}
+
+impl Answer {
+    /// Returns whether it is a reply, which stands.
+    pub(crate) fn is_reply(self) -> bool {
+        match self {
+            Answer::Done | Answer::Failed | Answer::Rejected => true,
+            Answer::Ended | Answer::Pending | Answer::Missing => false,
+        }
+    }
 }
 
 /// An acknowledged insert, and its expected end.
@@ -185,6 +235,34 @@ fn write_lines(mut file: File, mut waiting: mpsc::Receiver<(Vec<u8>, oneshot::Se
     }
 }
 
+/// Reads the entries that another process writes from now on.
+pub(crate) struct Tail {
+    file: File,
+    /// The beginning of a line whose rest is not written yet.
+    torn: Vec<u8>,
+}
+
+impl Tail {
+    pub(crate) fn open(folder: &Path, name: &str) -> Result<Tail> {
+        let mut file = File::open(folder.join(format!("{name}.ledger")))?;
+        file.seek(SeekFrom::End(0))?;
+        let torn = Vec::new();
+        Ok(Tail { file, torn })
+    }
+
+    /// Returns the entries since the last call. The first one is left out if its line was begun
+    /// before.
+    pub(crate) fn read(&mut self) -> Result<Vec<Entry>> {
+        self.file.read_to_end(&mut self.torn)?;
+        let whole = self.torn.iter().rposition(|byte| *byte == b'\n');
+        let lines: Vec<u8> = self.torn.drain(..whole.map_or(0, |end| end + 1)).collect();
+        let lines = lines.split(|byte| *byte == b'\n');
+        Ok(lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect())
+    }
+}
+
 /// Reads every entry of every process; the entries of one process are in order.
 pub(crate) fn read_all(folder: &Path) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
@@ -221,6 +299,20 @@ fn ledgers(folder: &Path) -> Result<Vec<PathBuf>> {
 #[allow(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_tail_reads_what_is_written_after_it_was_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("one.ledger");
+        fs::write(&path, b"{\"what\":\"asked\",\"token\":7,\"at\":1}\n").unwrap();
+        let mut tail = Tail::open(folder.path(), "one").unwrap();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"what\":\"asked\",\"tok").unwrap();
+        assert_eq!(tail.read().unwrap(), []);
+        file.write_all(b"en\":8,\"at\":2}\n").unwrap();
+        assert_eq!(tail.read().unwrap(), [Entry::Asked { token: 8, at: 2 }]);
+        assert_eq!(tail.read().unwrap(), []);
+    }
 
     #[tokio::test]
     async fn written_entries_are_read_again_and_a_torn_line_is_ignored() {

@@ -120,6 +120,12 @@ impl Report {
             ("timers of workflows", figures.flow_timers),
             ("signals of workflows", figures.flow_signals),
             ("failures handled", figures.handled),
+            ("updates", figures.updates),
+            ("updates sent again", figures.updates_sent_again),
+            ("updates replied", figures.updates_replied),
+            ("updates rejected", figures.updates_rejected),
+            ("updates ended", figures.updates_ended),
+            ("updates handled", figures.updates_handled),
             ("workflows cancelled", figures.flows_cancelled),
             ("worker kills", figures.kills),
             ("worker deaths", figures.deaths),
@@ -186,9 +192,10 @@ fn about(entry: &Entry, id: i64) -> Option<i64> {
         Entry::Ran(ran) => (ran.id, ran.at),
         Entry::Did(did) => (did.id, did.at),
         Entry::Inserted(inserted) => (inserted.id, inserted.at),
-        Entry::Delivered { instance, at, .. } | Entry::Operated { instance, at, .. } => {
-            (*instance, *at)
-        }
+        Entry::Delivered { instance, at, .. }
+        | Entry::Sent { instance, at, .. }
+        | Entry::Operated { instance, at, .. } => (*instance, *at),
+        Entry::Told(told) => (told.instance, told.at),
         Entry::Asked { .. }
         | Entry::Duplicate { .. }
         | Entry::Worker { .. }

@@ -82,7 +82,7 @@ impl Stage {
             .tempdir()?;
         direct.client().await.context("the schema cannot be made")?;
         audit::install(&direct).await?;
-        let ledger = Ledger::open(folder.path(), "supervisor")?;
+        let ledger = Ledger::open(folder.path(), ledger::SUPERVISOR)?;
         let orders = usual_orders(&direct, folder.path());
         Ok(Stage {
             args: args.clone(),

@@ -1,7 +1,7 @@
 //! The worker process: an engine with all machines, until it is killed or asked to stop.
 
 use crate::crew::{ORDERS, Orders};
-use crate::ledger::{Entry, Ledger, now_us};
+use crate::ledger::{Entry, Ledger, SUPERVISOR, Tail, now_us};
 use crate::load::{Load, Mix};
 use crate::machines::{self, Effects, poison};
 use anyhow::{Context as _, Result, ensure};
@@ -68,6 +68,9 @@ pub(crate) async fn run(orders: Orders) -> Result<()> {
         let (site, seed) = (orders.site.clone(), orders.seed);
         tokio::spawn(async move { load.run(&site, seed, stopped).await });
     }
+    let mix = Mix::of(1.0);
+    let load = Load::new(engine.client().clone(), ledger.clone(), orders.seed, mix);
+    tokio::spawn(load.send_again(Tail::open(&orders.folder, SUPERVISOR)?));
     if orders.poison.is_some() {
         tokio::spawn(say_alive());
     }

@@ -91,6 +91,10 @@ fn workflows_outlive_their_workers() {
         happened(&report, "versions");
         happened(&report, "flow_timers");
         happened(&report, "flow_signals");
+        happened(&report, "updates_sent_again");
+        happened(&report, "updates_replied");
+        happened(&report, "updates_rejected");
+        happened(&report, "updates_handled");
         happened(&report, "handled");
         happened(&report, "flows_cancelled");
     }

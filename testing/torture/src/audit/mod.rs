@@ -1,6 +1,7 @@
 //! The audit: every committed change, written by triggers in the transaction that makes the
 //! change. The checker reads it.
 
+use crate::ledger::Answer;
 use crate::site::{self, Site};
 use anyhow::{Context as _, Result};
 use futures_util::TryStreamExt;
@@ -124,8 +125,12 @@ pub(crate) struct Signal {
     pub(crate) target: i64,
     pub(crate) name: String,
     pub(crate) dedup: Option<String>,
-    /// Whether it was consumed: only its dedup key is left.
+    /// Whether it was consumed: only its dedup key is left, and the reply to an update.
     pub(crate) consumed: bool,
+    /// Whether it is an update, and how it was answered.
+    pub(crate) wants_reply: bool,
+    pub(crate) reply_kind: Option<Answer>,
+    pub(crate) reply: Option<serde_json::Value>,
 }
 
 /// A registered worker.

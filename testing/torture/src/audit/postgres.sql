@@ -66,7 +66,8 @@ declare
 begin
     insert into torture.audit (kind, body) values ('signal', json_build_object(
         'op', lower(tg_op), 'id', row.id, 'target', row.target_id, 'name', row.name,
-        'dedup', row.dedup_key, 'consumed', row.consumed_at is not null)::text);
+        'dedup', row.dedup_key, 'consumed', row.consumed_at is not null,
+        'wants_reply', row.wants_reply, 'reply_kind', row.reply_kind, 'reply', row.reply)::text);
     return null;
 end
 $$;

@@ -83,19 +83,25 @@ end;
 create trigger torture_signal_insert after insert on signals begin
     insert into torture_audit (kind, body) values ('signal', json_object(
         'op', 'insert', 'id', new.id, 'target', new.target_id, 'name', new.name, 'dedup', new.dedup_key,
-        'consumed', json(iif(new.consumed_at is not null, 'true', 'false'))));
+        'consumed', json(iif(new.consumed_at is not null, 'true', 'false')),
+        'wants_reply', json(iif(new.wants_reply, 'true', 'false')), 'reply_kind', new.reply_kind,
+        'reply', json(new.reply)));
 end;
 
 create trigger torture_signal_update after update on signals begin
     insert into torture_audit (kind, body) values ('signal', json_object(
         'op', 'update', 'id', new.id, 'target', new.target_id, 'name', new.name, 'dedup', new.dedup_key,
-        'consumed', json(iif(new.consumed_at is not null, 'true', 'false'))));
+        'consumed', json(iif(new.consumed_at is not null, 'true', 'false')),
+        'wants_reply', json(iif(new.wants_reply, 'true', 'false')), 'reply_kind', new.reply_kind,
+        'reply', json(new.reply)));
 end;
 
 create trigger torture_signal_delete after delete on signals begin
     insert into torture_audit (kind, body) values ('signal', json_object(
         'op', 'delete', 'id', old.id, 'target', old.target_id, 'name', old.name, 'dedup', old.dedup_key,
-        'consumed', json(iif(old.consumed_at is not null, 'true', 'false'))));
+        'consumed', json(iif(old.consumed_at is not null, 'true', 'false')),
+        'wants_reply', json(iif(old.wants_reply, 'true', 'false')), 'reply_kind', old.reply_kind,
+        'reply', json(old.reply)));
 end;
 
 create trigger torture_worker_insert after insert on workers begin

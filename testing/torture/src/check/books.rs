@@ -1,6 +1,6 @@
 //! The ledger, indexed for the checks.
 
-use crate::ledger::{Did, Entry, Inserted, Ran, WorkerEvent};
+use crate::ledger::{Did, Entry, Inserted, Ran, Told, WorkerEvent};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The entries of the ledger, by instance and by worker.
@@ -17,6 +17,10 @@ pub(crate) struct Books {
     pub(super) asked: HashSet<u64>,
     /// How often a signal was acknowledged as new, by its target and its dedup key.
     pub(super) delivered: HashMap<(i64, String), u64>,
+    /// How often an update was sent, by its target and its id.
+    pub(super) sent: HashMap<(i64, String), u64>,
+    /// What the senders of updates were told.
+    pub(super) told: Vec<Told>,
     /// Trees whose end was acknowledged, and when.
     pub(super) trees_ended: HashMap<i64, i64>,
     /// The events of each worker, with their times.
@@ -53,6 +57,10 @@ impl Books {
             Entry::Delivered {
                 instance, dedup, ..
             } => *self.delivered.entry((instance, dedup)).or_default() += 1,
+            Entry::Sent {
+                instance, update, ..
+            } => *self.sent.entry((instance, update)).or_default() += 1,
+            Entry::Told(told) => self.told.push(told),
             Entry::Worker { name, event, at } => {
                 self.workers.entry(name).or_default().push((event, at));
             }

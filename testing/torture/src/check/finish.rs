@@ -33,6 +33,7 @@ impl Checker {
         self.check_timed_out(&lives);
         self.check_strays(&lives);
         self.check_signals(&lives);
+        self.check_updates(&lives);
         self.check_wakes();
         self.check_order(&lives);
         self.check_mended();
@@ -264,6 +265,8 @@ impl Checker {
                 None if target.last.status.is_terminal() && !target.deleted => {
                     wrong.push((signal.target, format!("ended and left signal {id} behind")));
                 }
+                // A rejected update is consumed and not received.
+                Some(_) if signal.reply().is_some() => {}
                 Some(gone) if visits == 0 && gone < target.last_alive => {
                     wrong.push((
                         signal.target,

@@ -13,6 +13,8 @@
 //!   and the first failure. The window never has more children than slots.
 //! - I7: every acknowledged signal exists once, and was received in one visit or dropped at the
 //!   end.
+//!   An update has one reply, which every sender was told, or its instance ended first. Its code
+//!   ran once, and a rejected update left no event.
 //! - I8: a partition key never has two executing instances; first claims are in order.
 //! - I9: a correlation key never has two holders.
 //! - I10: no claim before its time, no timeout before its deadline. This holds for waits, joins,
@@ -36,6 +38,7 @@ mod finish;
 #[cfg(test)]
 mod tests;
 mod timeouts;
+mod updates;
 mod workflows;
 
 pub(crate) use books::Books;
@@ -47,6 +50,7 @@ use family::Round;
 use outlast::Status;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
+use updates::{Reply, UpdateLife};
 use workflows::{History, is_flow};
 
 /// A violated invariant.
@@ -110,6 +114,15 @@ pub(crate) struct Figures {
     pub(crate) versions: u64,
     pub(crate) flow_timers: u64,
     pub(crate) flow_signals: u64,
+    /// Updates, by their id, and how often they were sent after the first time.
+    pub(crate) updates: u64,
+    pub(crate) updates_sent_again: u64,
+    /// Updates with a reply of the code, rejected ones, and those whose instance ended first.
+    pub(crate) updates_replied: u64,
+    pub(crate) updates_rejected: u64,
+    pub(crate) updates_ended: u64,
+    /// Updates that handlers of workflows accepted.
+    pub(crate) updates_handled: u64,
     /// Failures that workflows handled.
     pub(crate) handled: u64,
     /// Runs that ended as cancelled in answer to a cancel.
@@ -141,6 +154,12 @@ pub(crate) struct Checker {
     histories: HashMap<(i64, i32), History>,
     /// Signals that workflows consumed, and the events that record it.
     consumed: HashMap<i64, HashSet<(i32, i32)>>,
+    /// The replies that histories record, by signal.
+    completed: HashMap<i64, Reply>,
+    /// Steps that handlers of updates made: the recorded results, by workflow and name.
+    handled_steps: HashMap<(i64, String), Vec<u64>>,
+    /// Unconsumed updates that the handler of a workflow takes, and their places in the audit.
+    unhandled: HashMap<i64, HashMap<i64, i64>>,
     /// How often a workflow that waited for children was woken for another reason.
     woken_otherwise: HashMap<i64, u64>,
     figures: Figures,
@@ -156,6 +175,8 @@ struct Life {
     first_claim: Option<i64>,
     /// The last change before its end, by its position in the audit.
     last_alive: i64,
+    /// When it began its wait, by its position in the audit.
+    parked: i64,
     /// When it finished, if it has.
     ended_at: Option<i64>,
     retries: u64,
@@ -183,6 +204,9 @@ struct Wake {
 
 struct SignalLife {
     target: i64,
+    name: String,
+    /// For an update: its id, and its reply.
+    update: Option<UpdateLife>,
     /// Its position in the audit when it was consumed or dropped.
     gone: Option<i64>,
 }
@@ -203,6 +227,9 @@ impl Checker {
             reaps: HashMap::new(),
             histories: HashMap::new(),
             consumed: HashMap::new(),
+            completed: HashMap::new(),
+            handled_steps: HashMap::new(),
+            unhandled: HashMap::new(),
             woken_otherwise: HashMap::new(),
             figures: Figures::default(),
             violations: Vec::new(),
@@ -215,7 +242,7 @@ impl Checker {
         match change.subject {
             Subject::Instance(row) => self.see_instance(change.seq, change.at, *row),
             Subject::Event(row) => self.see_event(change.at, &row),
-            Subject::Signal(row) => self.see_signal(change.seq, &row),
+            Subject::Signal(row) => self.see_signal(change.seq, change.at, &row),
             Subject::Worker(row) => {
                 self.workers.insert(row.id, row.name);
             }
@@ -254,6 +281,7 @@ impl Checker {
             visits: vec![visit],
             first_claim: (row.status == Status::Executing).then_some(seq),
             last_alive: seq,
+            parked: seq,
             ended_at: None,
             retries: 0,
             timed_out: Vec::new(),
@@ -275,6 +303,7 @@ impl Checker {
             return;
         }
         self.check_revision(&life.last, &row);
+        self.check_unhandled(&life, &row);
         self.follow_parent(&life, at, &row);
         self.follow_timeout(&life.last, at, &row);
         if row.pending < 0 {
@@ -303,6 +332,9 @@ impl Checker {
                 round: row.round,
                 at,
             });
+        }
+        if was != is {
+            life.parked = seq;
         }
         life.ended_at = is.is_terminal().then_some(at);
         if !is.is_terminal() {
@@ -424,9 +456,12 @@ impl Checker {
     }
 
     /// I7.
-    fn see_signal(&mut self, seq: i64, row: &Signal) {
+    fn see_signal(&mut self, seq: i64, at: i64, row: &Signal) {
+        let has_new_reply = row.op == Op::Update && self.see_reply(row);
         match row.op {
-            Op::Insert => self.deliver(row),
+            Op::Insert => self.deliver(seq, at, row),
+            // A reply that comes after the consumption goes into the tombstone.
+            Op::Update if has_new_reply && self.is_gone(row.id) => {}
             Op::Update if row.consumed => self.consume(seq, row),
             Op::Update => {}
             // A tombstone that is deleted with its instance was consumed before.
@@ -435,10 +470,12 @@ impl Checker {
         }
     }
 
-    fn deliver(&mut self, row: &Signal) {
+    fn deliver(&mut self, seq: i64, at: i64, row: &Signal) {
         self.figures.signals += 1;
         let life = SignalLife {
             target: row.target,
+            name: row.name.clone(),
+            update: self.begin_update(seq, at, row),
             gone: None,
         };
         self.signals.insert(row.id, life);
@@ -457,7 +494,15 @@ impl Checker {
         }
     }
 
+    fn is_gone(&self, signal: i64) -> bool {
+        let life = self.signals.get(&signal);
+        life.is_some_and(|life| life.gone.is_some())
+    }
+
     fn consume(&mut self, seq: i64, row: &Signal) {
+        if let Some(unhandled) = self.unhandled.get_mut(&row.target) {
+            unhandled.remove(&row.id);
+        }
         let gone = self
             .signals
             .get_mut(&row.id)

@@ -3,6 +3,7 @@
 mod families;
 mod flows;
 mod timeouts;
+mod updates;
 
 use super::{Books, Checker, Figures, Records, Violation};
 use crate::audit::{Change, Instance, Op, Signal, Subject};
@@ -207,6 +208,9 @@ impl History {
             name: "item".into(),
             dedup: Some(format!("item:{id}")),
             consumed,
+            wants_reply: false,
+            reply_kind: None,
+            reply: None,
         }));
     }
 

@@ -13,13 +13,15 @@ use std::collections::{HashMap, HashSet};
 #[derive(Default)]
 pub(super) struct History {
     events: i32,
-    last: Option<EventKind>,
+    pub(super) last: Option<EventKind>,
     /// The calls that have their answer.
     answered: HashSet<i32>,
     /// The numbers that the code may have received, and when each was committed.
     received: HashMap<u64, i64>,
     /// When timers fire.
     timers: HashMap<i32, i64>,
+    /// Accepted updates whose handler has not ended.
+    pub(super) handling: HashSet<i64>,
     /// The child of a call and its newest run, as the history has them.
     starts: HashMap<i32, (i64, i64)>,
 }
@@ -84,6 +86,8 @@ impl Checker {
             }
             EventKind::TimerFired => self.see_timer(at, row),
             EventKind::SignalConsumed => self.see_word(at, row),
+            EventKind::UpdateAccepted => self.see_accepted(at, row),
+            EventKind::UpdateCompleted => self.see_completed(row),
             EventKind::ReplayBlocked => {
                 let what = format!("does not fit its history: {}", row.data);
                 self.violate("I14", row.instance, what);
@@ -102,8 +106,6 @@ impl Checker {
             | EventKind::SelectionAwaited
             | EventKind::TimerCancelled
             | EventKind::SignalAwaited
-            | EventKind::UpdateAccepted
-            | EventKind::UpdateCompleted
             | EventKind::CancelRequested
             | EventKind::ContinuedAsNew
             | EventKind::RunCompleted
@@ -162,6 +164,7 @@ impl Checker {
             self.violate("I14", row.instance, what);
         }
         if row.kind == EventKind::StepCompleted {
+            self.see_handled_step(row, nonce);
             self.add_received(at, row, nonce);
         }
     }
@@ -284,7 +287,7 @@ impl Checker {
         self.add_received(at, row, row.data["payload"]["number"].as_u64());
     }
 
-    fn add_received(&mut self, at: i64, row: &Event, number: Option<u64>) {
+    pub(super) fn add_received(&mut self, at: i64, row: &Event, number: Option<u64>) {
         if let Some(number) = number {
             let history = self.histories.entry((row.instance, row.run)).or_default();
             history.received.entry(number).or_insert(at);

@@ -1,4 +1,4 @@
-//! Workflows, some of which receive signals, are ended early, or have children ended.
+//! Workflows, some of which receive signals and updates, are ended early, or have children ended.
 
 use super::Load;
 use crate::machines::{Journey, Trip, Word};
@@ -29,6 +29,12 @@ impl Load {
             return Ok(());
         };
         let id: InstanceId = id.into();
+        if random.bool() {
+            self.follow(
+                move |load, random| async move { load.send_to_journey(id, random).await },
+                random.fork(),
+            );
+        }
         if is_ended && random.bool() {
             // Without signals: the end would drop them.
             self.end_and_retry(id, 1_000, random.fork());

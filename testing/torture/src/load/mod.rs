@@ -1,9 +1,10 @@
-//! The load: instances of every machine, signals, cancels and retries, at a steady rate. It writes
-//! the responses to the ledger.
+//! The load: instances of every machine, signals, updates, cancels and retries, at a steady rate.
+//! It writes the responses to the ledger.
 
 mod ending;
 mod family;
 mod journey;
+mod updates;
 
 use crate::ledger::{Entry, Inserted, Ledger, now_us};
 use crate::machines::{
@@ -197,7 +198,8 @@ impl Load {
         match random.u32(..100) {
             0..35 => self.start_chain(random).await,
             35..55 => self.start_payment(random).await,
-            55..70 => self.start_pack(random).await,
+            55..65 => self.start_pack(random).await,
+            65..70 => self.start_desk(random).await,
             70..80 => self.start_flaky(random).await,
             80..92 => self.start_keeper(random).await,
             _ => self.start_tree(random).await,

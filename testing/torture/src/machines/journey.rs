@@ -1,14 +1,15 @@
 //! Workflows that use every call: steps that depend on each other, and activities alone, in
 //! groups, in nested groups, side by side and in selections. Their children are other journeys and
-//! machines, which they signal or cancel through handles. They also wait for signals, sleep, use
-//! versions, and continue as new. A journey survives every failure on the way, and a cancelled one
-//! undoes something first.
+//! machines, which they signal or cancel through handles. They also wait for signals, take updates
+//! with a handler and as calls, sleep, use versions, and continue as new. A journey survives every
+//! failure on the way, and a cancelled one undoes something first.
 //!
 //! The behaviour of a journey follows from its token, so a replay is the same. The result of a
 //! step is a number drawn when it runs, which identifies that run of the step. Times and random
 //! values become names of steps: if a replay gave others, the history would not match.
 
-use super::{Chain, Effects, Hops, Paid, Payment, Sale};
+use super::updates::handle_asks;
+use super::{Chain, Effects, Hops, Paid, Payment, Plea, Sale, Way, step_of};
 use outlast::prelude::*;
 use outlast::workflow::{Call, OneOf2, OneOf3};
 use outlast::{Durable, Job, JobError, New, Workflow};
@@ -40,6 +41,7 @@ impl Durable for Journey {
 
 impl Workflow for Journey {
     async fn run(&self, flow: Flow, trip: Trip) -> FlowResult<u32> {
+        handle_asks(&flow, &self.0)?;
         let mut traveller = Traveller {
             effects: &self.0,
             random: fastrand::Rng::with_seed(trip.token.wrapping_mul(64) + u64::from(trip.leg)),
@@ -77,7 +79,7 @@ impl Traveller<'_> {
     /// Its error means that the journey must end.
     async fn travel(&mut self) -> FlowResult<()> {
         for _ in 0..self.random.u32(1..6) {
-            match self.random.u32(..22) {
+            match self.random.u32(..24) {
                 0..4 => self.step().await?,
                 4 | 5 => self.errands().await?,
                 6 => self.errands_and_a_step().await?,
@@ -95,6 +97,7 @@ impl Traveller<'_> {
                 18 => self.pay().await?,
                 19 => self.side_by_side().await?,
                 20 => self.first_group().await?,
+                21 | 22 => self.take_plea().await?,
                 _ => self.rest().await?,
             }
         }
@@ -293,6 +296,37 @@ impl Traveller<'_> {
         self.receive_all(word.map(|word| word.into_iter().map(|word| word.number).collect()))
     }
 
+    /// An update as a call. The reply to some comes after a further call.
+    async fn take_plea(&mut self) -> FlowResult<()> {
+        let patience = Duration::from_millis(self.random.u64(20..500));
+        let plea = match self.flow.update::<Plea>().timeout(patience).await {
+            Ok(Some(plea)) => plea,
+            taken => return self.receive_all(taken.map(|_| Vec::new())),
+        };
+        let number = plea.number;
+        self.received.push(number);
+        match plea.way {
+            Way::Plain | Way::Child => {
+                plea.reply(number)?;
+            }
+            Way::Bad => drop(plea),
+            Way::Refused => drop(plea.reject("refused")),
+            Way::Step => {
+                let step = Step {
+                    name: step_of(number),
+                    is_bad: false,
+                    ..self.new_step()
+                };
+                let result = step.call(&self.flow).await;
+                if let Ok(result) = &result {
+                    plea.reply(*result)?;
+                }
+                self.receive(result)?;
+            }
+        }
+        Ok(())
+    }
+
     fn new_rest(&mut self) -> Call<'static, ()> {
         let pause = Duration::from_millis(self.random.u64(1..200));
         self.flow.sleep(pause)
@@ -370,15 +404,16 @@ impl Traveller<'_> {
 }
 
 /// A step before its call.
-struct Step {
-    effects: Effects,
-    name: String,
-    follows: Vec<u64>,
-    is_bad: bool,
+pub(super) struct Step {
+    pub(super) effects: Effects,
+    pub(super) name: String,
+    /// The numbers that the code has received before.
+    pub(super) follows: Vec<u64>,
+    pub(super) is_bad: bool,
 }
 
 impl Step {
-    fn call(self, flow: &Flow) -> Call<'static, u64> {
+    pub(super) fn call(self, flow: &Flow) -> Call<'static, u64> {
         let (id, run) = (flow.id(), flow.run_number());
         let name = self.name.clone();
         flow.step(&name, move || async move {

@@ -5,6 +5,7 @@
 //! | [`Chain`] | runs steps in sequence |
 //! | [`Payment`] | waits for one signal, with a deadline |
 //! | [`Pack`] | collects signals until there are enough or no more arrive |
+//! | [`Desk`] | answers updates until there were enough or no more arrive |
 //! | [`Tree`] | fans out, three deep, twice from the root; some leaves fail |
 //! | [`Line`] | shares a partition key with others |
 //! | [`Keeper`] | is unique by its correlation key |
@@ -16,6 +17,7 @@
 //! that crashes its worker is in [`poison`].
 
 mod chain;
+mod desk;
 mod family;
 mod flaky;
 mod journey;
@@ -25,8 +27,10 @@ mod pack;
 mod payment;
 pub(crate) mod poison;
 mod tree;
+mod updates;
 
 pub(crate) use chain::{Chain, Hops};
+pub(crate) use desk::{Desk, Shift};
 pub(crate) use family::{Family, Kin};
 pub(crate) use flaky::{Flaky, Tries};
 pub(crate) use journey::{Errand, Journey, Trip, Word};
@@ -35,6 +39,7 @@ pub(crate) use line::{Line, Turn};
 pub(crate) use pack::{Gathering, Item, Pack};
 pub(crate) use payment::{Paid, Payment, Sale};
 pub(crate) use tree::{Growth, Tree, fruit};
+pub(crate) use updates::{Ask, Plea, Query, Way, of_update_id, step_of, update_id};
 
 use crate::ledger::{Did, Entry, Ledger, Ran, now_us};
 use outlast::engine::EngineBuilder;
@@ -162,6 +167,7 @@ pub(crate) fn register(builder: EngineBuilder, effects: &Effects) -> EngineBuild
         .register(Chain(effects.clone()))
         .register(Payment(effects.clone()))
         .register(Pack(effects.clone()))
+        .register(Desk(effects.clone()))
         .register(Tree(effects.clone()))
         .register(Line(effects.clone()))
         .register(Keeper(effects.clone()))

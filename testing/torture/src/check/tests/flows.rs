@@ -86,7 +86,7 @@ impl History {
     }
 
     /// Returns the same after its first step.
-    fn of_a_begun_flow() -> History {
+    pub(super) fn of_a_begun_flow() -> History {
         let mut history = History::default();
         history.insert(1, "journey", |row| row.step = "run".into());
         history.change(1, |row| claim(row, 1));
@@ -103,7 +103,7 @@ impl History {
         self.write(|_| {});
     }
 
-    fn did(&mut self, step: &str, nonce: u64, follows: &[u64]) {
+    pub(super) fn did(&mut self, step: &str, nonce: u64, follows: &[u64]) {
         let at = self.tick();
         self.entries.push(Entry::Did(Did {
             id: 1,
@@ -117,7 +117,13 @@ impl History {
     }
 
     /// Adds an event to the history of a run.
-    fn event(&mut self, run: i32, kind: EventKind, call: impl Into<Option<i32>>, data: Value) {
+    pub(super) fn event(
+        &mut self,
+        run: i32,
+        kind: EventKind,
+        call: impl Into<Option<i32>>,
+        data: Value,
+    ) {
         let seq = 1 + self.events_of(run);
         let at = self.now + 1_000;
         self.push(Subject::Event(Event {
@@ -142,7 +148,7 @@ impl History {
     }
 
     /// Writes the outcome of the events.
-    fn write(&mut self, change: impl FnOnce(&mut Instance)) {
+    pub(super) fn write(&mut self, change: impl FnOnce(&mut Instance)) {
         let events = self.events_of(1);
         self.change(1, |row| {
             row.revision += 1;
@@ -151,7 +157,7 @@ impl History {
         });
     }
 
-    fn events(&mut self) -> impl DoubleEndedIterator<Item = &mut Event> {
+    pub(super) fn events(&mut self) -> impl DoubleEndedIterator<Item = &mut Event> {
         let subjects = self.changes.iter_mut().map(|change| &mut change.subject);
         subjects.filter_map(|subject| match subject {
             Subject::Event(event) => Some(event),
@@ -159,12 +165,12 @@ impl History {
         })
     }
 
-    fn last_event(&mut self) -> &mut Event {
+    pub(super) fn last_event(&mut self) -> &mut Event {
         self.events().next_back().expect("the history has events")
     }
 
     /// Returns the first event of this kind.
-    fn event_of(&mut self, kind: EventKind) -> &mut Event {
+    pub(super) fn event_of(&mut self, kind: EventKind) -> &mut Event {
         let mut events = self.events();
         events
             .find(|event| event.kind == kind)
