@@ -213,7 +213,9 @@ create function outlast.reply(
     out kind   text,
     out reply  json,
     out name   text,
-    out at     timestamptz
+    out at     timestamptz,
+    -- The id of its signal.
+    out signal bigint
 )
 language plpgsql stable
 security definer
@@ -227,11 +229,11 @@ begin
     select case when s.reply_kind <> 'ended' then 'replied'
                 when s.reply_kind is null and i.finished_at is null then 'pending'
                 else 'ended' end,
-           nullif(s.reply_kind, 'ended'), s.reply, s.name, s.replied_at
-      into state, kind, reply, name, at
+           nullif(s.reply_kind, 'ended'), s.reply, s.name, s.replied_at, s.id
+      into state, kind, reply, name, at, signal
       from outlast.instances i
      cross join lateral (
-           select u.name, u.reply_kind, u.reply, u.replied_at
+           select u.id, u.name, u.reply_kind, u.reply, u.replied_at
              from outlast.signals u
             where u.target_id = i.id and u.dedup_key = update_id and u.wants_reply
            offset 0) s
@@ -248,7 +250,8 @@ create function outlast.reply(
     out kind        text,
     out reply       json,
     out name        text,
-    out at          timestamptz
+    out at          timestamptz,
+    out signal      bigint
 )
 language plpgsql stable
 security definer
@@ -271,8 +274,8 @@ begin
                     where s.target_id = h.id and s.dedup_key = update_id and s.wants_reply
                    offset 0)
      limit 1;
-    select r.state, r.kind, r.reply, r.name, r.at
-      into state, kind, reply, name, at
+    select r.state, r.kind, r.reply, r.name, r.at, r.signal
+      into state, kind, reply, name, at, signal
       from outlast.reply(found_in, update_id) r;
 end
 $$;

@@ -48,6 +48,8 @@ pub async fn try_broad_rules<Opening: Future<Output = Subject>>(open: impl Fn() 
         waiting::sleeping::a_parent_sees_that_its_child_sleeps,
         waiting::timeouts::a_child_that_waits_for_a_place_times_out_too,
         waiting::timeouts::a_retry_counts_both_timeouts_anew,
+        waiting::updates::an_update_can_be_answered_commits_after_it_was_consumed,
+        waiting::updates::a_retry_leaves_unanswered_updates_ended,
         workflows::continue_as_new::the_histories_of_the_last_runs_are_kept,
         workflows::groups::a_cancel_wakes_an_incomplete_group,
         workflows::groups::a_group_does_not_wait_for_members_that_came_before_the_park,

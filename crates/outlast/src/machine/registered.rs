@@ -238,8 +238,9 @@ impl<M: Machine> RunStep for MachineRunner<M> {
 
 /// Adds the replies of a step to its decision.
 ///
-/// A retry gives none, because the step sees the same updates again. Other outcomes but a wait
-/// consume the awaited updates, so those without a reply get an error as theirs.
+/// A retry gives none, because the step sees the same updates again. An outcome that goes on and is
+/// no wait consumes the awaited updates, so those without a reply get an error as theirs. An end
+/// is the answer to all that are left.
 fn replying(cx: &Context, mut decided: Decided) -> Decided {
     let replies = cx.replies().taken();
     #[cfg(outlast_mutants)]
@@ -251,7 +252,8 @@ fn replying(cx: &Context, mut decided: Decided) -> Decided {
         return decided;
     }
     decided.replies = replies;
-    if !matches!(decided.outcome, Outcome::Wait { .. }) {
+    let goes_on = decided.outcome.end().is_none();
+    if goes_on && !matches!(decided.outcome, Outcome::Wait { .. }) {
         for update in cx.awaited().filter(|it| it.wants_reply) {
             if decided.replies.iter().all(|it| it.signal != update.id) {
                 let reason = format!("step {:?} went on without a reply", cx.step());
@@ -277,7 +279,7 @@ impl<W: Workflow> RunStep for WorkflowRunner<W> {
             Some(session) if !session.needs_replay() => session,
             none => match Session::begin(self.0.clone(), cx).await? {
                 Begun::Session(begun) => none.insert(begun),
-                Begun::Blocked(decided) => return Ok(decided),
+                Begun::Blocked(decided) => return Ok(*decided),
             },
         };
         session.next(cx).await

@@ -198,7 +198,9 @@ async fn an_update_wakes_a_workflow_whatever_it_waits_for(ground: Ground) {
                 flow.select(choices).await?;
             }
             "timer" => flow.sleep(DAY).await?,
-            _ => drop(flow.signal::<Halt>().await?),
+            _ => {
+                flow.signal::<Halt>().await?;
+            }
         }
         Ok(())
     });

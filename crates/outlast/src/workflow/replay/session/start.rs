@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(crate) enum Begun {
     Session(Box<Session>),
     /// The code does not fit the stored history even before it runs.
-    Blocked(Decided),
+    Blocked(Box<Decided>),
 }
 
 impl Session {
@@ -46,7 +46,7 @@ impl Session {
         };
         let was_blocked_by = blocked_at_the_end(&history);
         let decided = blocked(cx, &mismatch, was_blocked_by.as_ref());
-        Ok(Begun::Blocked(decided))
+        Ok(Begun::Blocked(Box::new(decided)))
     }
 
     fn with<W: Workflow>(
@@ -154,12 +154,14 @@ fn unconsumed(mut inbox: Vec<Signal>, history: &[NewEvent]) -> Vec<Signal> {
     if inbox.is_empty() {
         return inbox;
     }
-    let consumed = history.iter().filter_map(|event| match event.kind {
-        EventKind::SignalConsumed => Some(data::<Consumed>(event).ok()?.signal),
-        EventKind::UpdateAccepted => Some(data::<Accepted>(event).ok()?.signal),
-        _ => None,
-    });
-    let consumed: HashSet<SignalId> = consumed.collect();
+    let taken = |event: &NewEvent| {
+        if event.kind == EventKind::UpdateAccepted {
+            return Some(data::<Accepted>(event).ok()?.signal);
+        }
+        let is_consumed = event.kind == EventKind::SignalConsumed;
+        is_consumed.then(|| Some(data::<Consumed>(event).ok()?.signal))?
+    };
+    let consumed: HashSet<SignalId> = history.iter().filter_map(taken).collect();
     inbox.retain(|signal| !consumed.contains(&signal.id));
     inbox
 }
