@@ -170,6 +170,8 @@ async fn an_update_is_sent_by_clicking_and_its_reply_is_shown() {
     page.size(1360, 1500).await;
     page.go(&format!("{}instances/{id}", stage.ui)).await;
     page.until_text("[data-waiting]", "approved").await;
+    // The history is drawn last, above the forms.
+    page.until_text("[data-events]", "signal awaited").await;
     page.press("Send update").await;
     page.until_text(".update-form [role=alert]", "the name is required")
         .await;
