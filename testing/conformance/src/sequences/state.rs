@@ -162,8 +162,10 @@ impl State {
         });
         self.histories = renamed.collect();
         let updates = std::mem::take(&mut self.updates).into_iter();
-        let renamed = updates.map(|((mut id, update), found)| {
+        let renamed = updates.map(|((mut id, update), mut found)| {
             ids.rename(&mut id);
+            let signals = found.iter_mut().map(|it| &mut it.signal);
+            signals.for_each(|signal| ids.rename_signal(signal));
             ((id, update), found)
         });
         self.updates = renamed.collect();
