@@ -349,12 +349,12 @@ impl Flow {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> outlast::Result<()> {
     /// # let engine = Engine::sqlite_in_memory()?.register(cart).start().await?;
-    /// let cart = engine.start(cart::with()).await?;
+    /// let shopping = engine.start(cart::with()).await?;
     /// for item in ["apple", "pear", "apricot"] {
-    ///     cart.signal(Add(item.into())).await?;
+    ///     shopping.signal(Add(item.into())).await?;
     /// }
-    /// cart.settled().await?;
-    /// let items = cart.query(Items { prefix: "ap".into() }).await?;
+    /// shopping.settled().await?;
+    /// let items = shopping.query(Items { prefix: "ap".into() }).await?;
     /// assert_eq!(items, ["apple", "apricot"]);
     /// # engine.shutdown().await
     /// # }
